@@ -1,18 +1,12 @@
 """Batches for the losses, and their values by plain loops over numbers."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from facerts.losses import FaceLoss, LossValue
-from facerts.losses.face_loss import Noise
 from facerts.losses.noise import keyed_normal
 from facerts.training.loader import Batch
 
@@ -27,49 +21,49 @@ class Images:
     ramp: float = 1.0
 
 
-def batch_of(labels: list[int], views: int = 1, *, ramp: float = 1.0, step: int = 3) -> Images:
+def batch_of(labels, views=1, *, ramp=1.0, step=3):
     """All first views, then all second ones; each image is a sample of its own."""
     return Images(torch.tensor(labels * views), torch.arange(len(labels)).repeat(views) + 50, step, ramp)
 
 
-def batch_for(crops: Tensor, images: Images) -> Batch:
+def batch_for(crops, images):
     """Crops ``(B, 112, 112, 3)`` of a step as a learner takes them."""
     return Batch.of(crops, images.labels, images.samples)
 
 
-def noise_of(loss: FaceLoss, images: Images) -> Noise:
+def noise_of(loss, images):
     """The noise that a loss draws for these images."""
     return lambda count: keyed_normal(loss.seed, images.step, images.samples, count)
 
 
-def value_of(loss: FaceLoss, outputs: Mapping[str, Tensor], images: Images, centers: Any) -> LossValue:
+def value_of(loss, outputs, images, centers):
     """The value of a loss on class centers that are not its own."""
     options = {"samples": images.samples, "step": images.step, "ramp": images.ramp}
     return loss.of_batch(outputs, images.labels, centers=centers, **options)
 
 
-def units(rows: Tensor) -> list[list[float]]:
+def units(rows):
     """Rows divided by their norms, as lists of floats."""
     return [[x / math.sqrt(sum(y * y for y in row)) for x in row] for row in rows.tolist()]
 
 
-def of_lengths(*lengths: float) -> Tensor:
+def of_lengths(*lengths):
     """Random embeddings ``(N, 6)`` of these norms."""
     directions = F.normalize(torch.randn(len(lengths), 6, dtype=torch.float64))
     return directions * torch.tensor(lengths, dtype=torch.float64).unsqueeze(1)
 
 
-def dot(a: Sequence[float], b: Sequence[float]) -> float:
+def dot(a, b):
     return sum(x * y for x, y in zip(a, b, strict=True))
 
 
 def slow_softmax(
-    embedding: Tensor,
-    centers: Tensor,
-    labels: list[int],
-    scale: float | list[float],
-    target: Callable[[float, int], float] = lambda angle, row: math.cos(angle),
-) -> float:
+    embedding,
+    centers,
+    labels,
+    scale,
+    target=lambda angle, row: math.cos(angle),
+):
     """Mean cross-entropy of scaled cosines; ``target`` makes the own cosine of its angle, for each row."""
     theta, losses = units(centers), []
     for row, (y, label) in enumerate(zip(units(embedding), labels, strict=True)):
@@ -81,7 +75,7 @@ def slow_softmax(
     return sum(losses) / len(losses)
 
 
-def slow_info_nce(rows: Tensor, positive: list[list[int]], temperatures: list[float]) -> list[float]:
+def slow_info_nce(rows, positive, temperatures):
     """InfoNCE of each row."""
     z, losses = units(rows), []
     for i, tau in enumerate(temperatures):
@@ -91,7 +85,7 @@ def slow_info_nce(rows: Tensor, positive: list[list[int]], temperatures: list[fl
     return losses
 
 
-def slow_nt_xent(rows: Tensor, tau: float) -> float:
+def slow_nt_xent(rows, tau):
     """SimCLR's NT-Xent (Chen et al., ICML 2020, Eq. 1): row i's positive is the other view of its image."""
     half = len(rows) // 2
     positive = [[(i + half) % len(rows)] for i in range(len(rows))]

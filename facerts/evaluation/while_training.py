@@ -34,7 +34,7 @@ def verify_while_training(
     score: Score | None = None,
     flip: bool = False,
 ) -> dict[str, float]:
-    """How well a network tells the pairs of a benchmark apart: accuracy, AUROC, EER, and TAR at each FAR.
+    """How well a network tells the pairs of a benchmark apart: accuracy, AUROC, EER, and FNMR at each FMR.
 
     Args:
         network: see ``NetworkEmbedder``.
@@ -61,7 +61,7 @@ def measure_pairs(embedder: Embedder, benchmark: PairBenchmark, *, flip: bool) -
     numbers = {name.lower(): section.measure(name).value or 0.0 for name in ("accuracy", "AUROC", "EER")}
     for one in section.measures:
         if one.test is not None and one.test.at is not None and one.value is not None:
-            numbers[f"tar_at_far_{one.test.at:g}"] = 1 - one.value
+            numbers[f"fnmr_at_fmr_{one.test.at:g}"] = one.value
     return numbers
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypedDict, cast
 
@@ -60,8 +60,8 @@ def save_checkpoint(path: Path, recipe: Recipe, state: RunState) -> None:
         check_finite(state["network"], path)
     except ModelError as error:
         raise NonFiniteLossError(
-            f"{path}: not written, because the weights after step {state['step']} are broken ({error}); --resume "
-            "continues from the last checkpoint, if there is one. Lower optim.lr, or set optim.clip_norm"
+            f"{path}: not written, because the weights after step {state['step']} are broken ({error}); resume to "
+            "continue from the last checkpoint, if there is one. Lower optim.lr, or set optim.clip_norm"
         ) from error
     with atomic_write(path) as file, os_errors():
         torch.save({**state, "schema": SCHEMA, "recipe": recipe.model_dump_json(by_alias=True)}, file)
@@ -104,13 +104,12 @@ def _copied(value: Any) -> Any:
     return value
 
 
-def load_checkpoint(path: Path, device: torch.device | str = "cpu") -> tuple[Recipe, RunState]:
+def load_checkpoint(path: Path) -> tuple[Recipe, RunState]:
     """Read a checkpoint without executing anything in it."""
-    state = read_file(path, device)
-    return recipe_of(state, path), checked_parts(state, path)
+    return checked_state(read_file(path), path)
 
 
-def read_file(run: str | Path, device: torch.device | str = "cpu") -> Unchecked:
+def read_file(run: str | Path) -> Unchecked:
     """The content of a run's checkpoint, or of another PyTorch file, without executing anything in it."""
     path = Path(run)
     path = path / FILE if path.is_dir() else path
@@ -118,7 +117,7 @@ def read_file(run: str | Path, device: torch.device | str = "cpu") -> Unchecked:
         raise ModelError(f"{path}: no such file; a training run writes {FILE} into its folder")
     try:
         check_torch_file(path)
-        state = torch.load(path, map_location=device, weights_only=True)
+        state = torch.load(path, map_location="cpu", weights_only=True)
     except (RuntimeError, pickle.UnpicklingError, EOFError, OSError, ValueError, AssertionError) as error:
         raise ModelError(f"{path}: not a readable checkpoint ({first_line(error)})") from error
     if not isinstance(state, dict):
@@ -133,21 +132,17 @@ def is_checkpoint(state: Unchecked) -> bool:
     return state.get("schema") == SCHEMA
 
 
-def recipe_of(state: Unchecked, where: object) -> Recipe:
-    """The recipe in the content of a checkpoint."""
+def checked_state(state: Unchecked, where: object) -> tuple[Recipe, RunState]:
+    """The recipe in the content of a checkpoint, and everything that a run writes, with weights that are finite."""
     if not is_checkpoint(state):
         raise ModelError(f"{where}: not a checkpoint with schema {SCHEMA}")
     text = state.get("recipe")
     if not isinstance(text, str):
         raise ModelError(f"{where}: the checkpoint has no recipe, so its network cannot be built")
     try:
-        return Recipe.model_validate(parse_json(text, f"{where}: recipe", error=ModelError))
+        recipe = Recipe.model_validate(parse_json(text, f"{where}: recipe", error=ModelError))
     except ValidationError as error:
         raise ModelError(f"{where}: recipe: {explain(error)}") from error
-
-
-def checked_parts(state: Unchecked, where: object) -> RunState:
-    """A checkpoint that contains everything that a run writes, and whose weights are finite numbers."""
     centers = state.get("centers")
     rows = centers.get("weight") if isinstance(centers, dict) else None
     valid = {
@@ -166,15 +161,13 @@ def checked_parts(state: Unchecked, where: object) -> RunState:
         raise ModelError(
             f"{where}: missing or invalid parts of the checkpoint: {', '.join(invalid)}; use an earlier checkpoint"
         )
-    checked = cast(RunState, state)
-    parts = {"network": checked["network"], "average": checked["average"], "centers": checked["centers"]}
-    for part, weights in parts.items():
-        check_finite({f"{part}.{name}": value for name, value in (weights or {}).items()}, where)
-    return checked
+    for part in ("network", "average", "centers"):
+        check_finite({f"{part}.{name}": value for name, value in (state[part] or {}).items()}, where)
+    return recipe, cast(RunState, state)
 
 
 def _is_origin(part: Any) -> bool:
-    names = {field.name for field in fields(Origin)}
+    names = {each.name for each in fields(Origin)}
     return part is None or (
         isinstance(part, dict) and part.keys() == names and all(isinstance(text, str) for text in part.values())
     )
@@ -215,6 +208,7 @@ class ScoringNetwork:
         name: where it comes from, for errors.
         backbone: name of the architecture.
         origin: what it was trained on, the initial weights included.
+        source: where published weights are from, for the description.
     """
 
     name: str
@@ -222,6 +216,7 @@ class ScoringNetwork:
     loss: FaceLoss
     backbone: str
     origin: Origin
+    source: str = field(default="", kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -248,15 +243,21 @@ def trained_network(content: Unchecked, where: object, *, averaged: bool = True)
 
     With ``averaged``, its weights are their moving average if the run kept one, else those of the last step.
     """
-    recipe, state = recipe_of(content, where), checked_parts(content, where)
-    weights = exported_weights(state) if averaged else state["network"]
+    recipe, state = checked_state(content, where)
+    weights = (averaged and state["average"]) or state["network"]
+
+    def build() -> tuple[FaceNetwork, FaceLoss]:
+        loss = recipe.build_loss()
+        return recipe.build_network(loss), loss
+
     # First on the meta device: a forged recipe could claim a network of any size.
     with torch.device("meta"):
-        network, loss = _build(recipe)
+        network, loss = build()
     for part, module, tensors in (("network", network, weights), ("method", loss.state, state["method"])):
-        if mismatched := mismatched_shapes(tensors, module.state_dict()):
-            raise ModelError(f"{where}: the {part} does not fit the recipe ({mismatched[0]} differs)")
-    network, loss = _build(recipe)
+        expected = module.state_dict()
+        if different := mismatched_shapes(tensors, expected) or sorted(tensors.keys() - expected.keys()):
+            raise ModelError(f"{where}: the {part} does not fit the recipe ({different[0]} differs)")
+    network, loss = build()
     network.load_state_dict(weights)
     if not recipe.backbone.embedding:
         network.drop_embedding()
@@ -279,20 +280,6 @@ def origin_of(state: RunState, recipe: Recipe) -> Origin:
     return Origin(recipe.data.name, recipe.data.terms).after(None if initial is None else Origin(**initial))
 
 
-def _build(recipe: Recipe) -> tuple[FaceNetwork, FaceLoss]:
-    loss = recipe.build_loss()
-    return recipe.build_network(loss), loss
-
-
 def mismatched_shapes(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> list[str]:
-    """Names of tensors that are missing, unexpected or of the wrong shape."""
-    return [
-        name
-        for name in dict.fromkeys((*expected, *tensors))
-        if getattr(tensors.get(name), "shape", None) != getattr(expected.get(name), "shape", None)
-    ]
-
-
-def exported_weights(state: RunState) -> dict[str, Tensor]:
-    """The weights that the run validated: the moving average if there is one, else those of the last step."""
-    return state["average"] or state["network"]
+    """Names of expected tensors that are missing or of the wrong shape; others may be there too."""
+    return [name for name, value in expected.items() if getattr(tensors.get(name), "shape", None) != value.shape]

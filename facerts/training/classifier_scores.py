@@ -16,7 +16,7 @@ from functools import lru_cache, partial
 from inspect import signature
 from pathlib import Path
 from statistics import NormalDist
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, get_type_hints
 
 import numpy as np
 import torch
@@ -277,7 +277,7 @@ def newton_temperature(run: Classifier, batch: Activations, rho: Positive = 1.0,
     if rho >= max_rho:
         raise Error(
             f"newton_temperature: rho {rho:g} must be below {max_rho:.4g}, the logarithm of the {run.identities} "
-            f"identities of {run.path}, or every temperature is tau_min; use a smaller rho: --score "
+            f"identities of {run.path}, or every temperature is tau_min; use a smaller one: "
             "newton_temperature:rho=…"
         )
     return TEMPERATURE_SIGN * robust_temperature(run.cosines(batch.embedding), rho, tau_min)
@@ -305,24 +305,18 @@ def ensemble_of(members: Sequence[Classifier]) -> ClassifierScore:
     Lakshminarayanan, Pritzel, Blundell: "Simple and Scalable Predictive Uncertainty Estimation using Deep Ensembles",
     NeurIPS 2017, section 2.4.
     """
-    first = members[0]
-    for member in members:
-        if _classes(member) != _classes(first):
+    first, *others = ((member.path, _classes(member)) for member in members)
+    for path, classes in others:
+        if classes != first[1]:
             raise Error(
-                f"{member.path}: the runs of an ensemble must have the same classes; this one has "
-                f"{_class_text(member)}, and {first.path} has {_class_text(first)}; use runs on the same data"
+                f"{path}: the runs of an ensemble must have the same classes; this one has {classes}, and {first[0]} "
+                f"has {first[1]}; use runs on the same data"
             )
     return lambda _run, batch: mean_softmax(member.image_logits(batch.images) for member in members)
 
 
-def _classes(member: Classifier) -> tuple[Any, ...]:
+def _classes(member: Classifier) -> str:
     """Everything that determines which identity a class is; the seed does, if it selects held-out identities."""
-    data = member.recipe.data
-    seed = member.recipe.seed if data.holdout_identities else None
-    return data.name, data.holdout_identities, seed, member.identities
-
-
-def _class_text(member: Classifier) -> str:
     data = member.recipe.data
     held_out = f", {data.holdout_identities} held out by seed {member.recipe.seed}"
     return f"{member.identities} identities of {data.name!r}{held_out if data.holdout_identities else ''}"
@@ -345,16 +339,16 @@ def parse_score(text: str) -> tuple[str, ClassifierScore]:
     for part in rest.split(",") if rest else ():
         key, equals, value = part.partition("=")
         if not equals:
-            raise Error(f"--score {text}: {part!r} is not of the form OPTION=VALUE")
+            raise Error(f"score {text}: {part!r} is not of the form OPTION=VALUE")
         if key not in known:
             hint = did_you_mean(key, known) or f"; available: {', '.join(known)}"
-            raise Error(f"--score {text}: {name} has no option {key!r}{hint}")
+            raise Error(f"score {text}: {name} has no option {key!r}{hint}")
         options[key] = value
     model = create_model(name, __config__=ConfigDict(allow_inf_nan=False), **known)  # type: ignore[call-overload]
     try:
         return name, partial(score, **dict(model.model_validate(options)))
     except ValidationError as error:
-        raise Error(f"--score {text}: {problems_text(error.errors())}") from error
+        raise Error(f"score {text}: {problems_text(error.errors())}") from error
 
 
 class ClassifierEmbedder:
@@ -407,7 +401,7 @@ def load_run(
     parsed: dict[str, ClassifierScore] = {}
     for name, score in map(parse_score, scores):
         if name in parsed:
-            raise Error(f"--score {name}: given twice; give each score once")
+            raise Error(f"score {name}: given twice; give each score once")
         parsed[name] = score
     if threads is not None:
         torch.set_num_threads(threads)

@@ -51,12 +51,12 @@ def compose(recipe: str | Path, overrides: Sequence[str] = ()) -> tuple[Fields, 
     """
     changes: Fields = {}
     for text in overrides:
-        _change(changes, text)
+        override(changes, text)
     fields, where = _complete(str(recipe), _method_of(changes))
     # The method first, so that its file covers none of the other overrides.
     fields, before = with_method(fields, _method_of(changes)), _images(fields)
     for text in overrides:
-        _change(fields, text)
+        override(fields, text)
     _request_terms(before, fields, {text.partition("=")[0] for text in overrides})
     return _replaced(fields, lambda _, text: _substituted(text, os.environ.get)), where
 
@@ -200,20 +200,21 @@ def _merge(below: Fields, above: Fields) -> Fields:
     return merged
 
 
-def _change(fields: Fields, override: str) -> None:
-    key, equals, text = override.partition("=")
+def override(fields: Fields, text: str) -> None:
+    """Set the field that ``dotted.key=value`` names."""
+    key, equals, content = text.partition("=")
     if not equals:
-        raise RecipeError(f"{override!r}: an override reads key=value, e.g. optim.lr=0.05")
-    value = parse_yaml(text, f"{override!r}", error=RecipeError)
+        raise RecipeError(f"{text!r}: not of the form key=value")
+    value = parse_yaml(content, f"{text!r}", error=RecipeError)
     if key == "method" and isinstance(value, str):
         key = "method.name"
     *parents, last = key.split(".")
     if len(parents) > MAX_PARENTS:
-        raise RecipeError(f"{override[:100]!r}…: recipes have no fields that deep")
+        raise RecipeError(f"{text[:100]!r}…: recipes have no fields that deep")
     for parent in parents:
         fields = fields.setdefault(parent, {})
         if not isinstance(fields, dict):
-            raise RecipeError(f"{override!r}: {parent!r} has no fields below it")
+            raise RecipeError(f"{text!r}: {parent!r} has no fields below it")
     fields[last] = value
 
 

@@ -20,6 +20,7 @@ compared with its own original, as the only image of a person. A network without
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from facerts.datasets import Joined, Source
+from facerts.embedding import OnnxEmbedder
 from facerts.errors import Error
 from facerts.losses import LossValue
 from facerts.losses.face_loss import Outputs
@@ -38,7 +40,15 @@ from facerts.training.expected_cosine import ExpectedCosines
 from facerts.training.loader import Batch
 from facerts.training.recipe import Recipe
 from facerts.training.recipe import Teacher as TeacherSettings
-from facerts.training.teachers import CACHE, TeacherEnsemble, ViewEmbeddings, joined, open_qualities
+from facerts.training.teachers import (
+    CACHE,
+    ViewEmbeddings,
+    embed_cached,
+    embed_crops,
+    joined,
+    open_qualities,
+    open_teachers,
+)
 
 
 class Distillation(nn.Module):
@@ -48,7 +58,7 @@ class Distillation(nn.Module):
         embeddings: ``(N + U, D)`` unit embeddings of the labeled and then the unlabeled images, in data order.
         labels: ``(N,)`` identities.
         size: d of the network's embedding, at most D.
-        ensemble: the teachers, if they see the views.
+        teachers: those that see the views; none if they see the images alone.
         views: what they saw, if they were asked before.
         cache: folder of what is computed from that, which only expected cosines need.
 
@@ -68,13 +78,13 @@ class Distillation(nn.Module):
         labels: NDArray[np.int64],
         identities: int,
         size: int,
-        ensemble: TeacherEnsemble | None = None,
+        teachers: Sequence[OnnxEmbedder] = (),
         views: ViewEmbeddings | None = None,
         cache: Path | None = None,
     ) -> None:
         super().__init__()
         self._settings = settings
-        self._ensemble, self._views = ensemble, views
+        self._teachers, self._views = teachers, views
         self.register_buffer("embeddings", torch.from_numpy(embeddings))
         directions = principal_directions(embeddings, size) if size < embeddings.shape[1] else np.empty(0)
         self.register_buffer("projection", torch.from_numpy(directions.astype(np.float32)))
@@ -116,12 +126,12 @@ class Distillation(nn.Module):
 
     def embed_views(self, batch: Batch) -> Tensor | None:
         """The teachers' embeddings ``(B, D)`` of a batch's augmented crops; None if no loss depends on them."""
-        if self._ensemble is None:
+        if not self._teachers:
             return None
         if self._views is not None:
             found = joined(self._views.rows(batch.samples.numpy(), batch.views.numpy()))
             return torch.from_numpy(found).to(self.embeddings.device)
-        return torch.from_numpy(self._ensemble.embed_crops(batch.crops.cpu().numpy())).to(self.embeddings.device)
+        return torch.from_numpy(embed_crops(self._teachers, batch.crops.cpu().numpy())).to(self.embeddings.device)
 
     def method_outputs(self, outputs: Outputs, batch: Batch, views: Tensor | None) -> Outputs:
         """The outputs for the method's loss: the network's, or with what the teachers say of the view instead.
@@ -151,13 +161,11 @@ class Distillation(nn.Module):
         rows, weights = self._rows(batch), self._settings
         if not embedding.shape[1]:
             return LossValue(weights.method * method.total, method.parts, method.per_image)
-        of_view = weights.target == "view"
-        if of_view:
-            assert views is not None
+        teacher = views if weights.target == "view" else self.embeddings[rows]
+        assert teacher is not None
         with torch.autocast(embedding.device.type, enabled=False):
             student = F.normalize(embedding)
-            teacher = views if of_view and views is not None else self.embeddings[rows]
-            target = self.project(teacher) if of_view else self.targets[rows]
+            target = self.project(teacher) if weights.target == "view" else self.targets[rows]
             distance = (1.0 - (student * target).sum(dim=1)).mean()
             others = ~torch.eye(len(student), dtype=torch.bool, device=student.device)
             similarities = (student @ student.T - teacher @ teacher.T)[others].square().mean()
@@ -185,16 +193,16 @@ def open_distillation(recipe: Recipe, source: Source, unlabeled: Source | None, 
     if settings is None:
         return None
     assert source.labels is not None
-    ensemble = TeacherEnsemble(settings.models)
+    teachers = open_teachers(settings.models)
     cache = Path(settings.cache) if settings.cache else folder / CACHE
     views = None
     if settings.embeds_views and data.augmentation.views is not None:
         images = source if unlabeled is None else Joined([source, unlabeled])
-        views = ViewEmbeddings(ensemble.embedders, images, recipe, cache, open_qualities(settings.qualities))
+        views = ViewEmbeddings(teachers, images, recipe, cache, open_qualities(settings.qualities))
         embeddings = views.originals()
     else:
         sources = [images for images in (source, unlabeled) if images is not None]
-        embeddings = np.concatenate([ensemble.embed_cached(images, cache) for images in sources])
+        embeddings = np.concatenate([embed_cached(teachers, images, cache) for images in sources])
     max_size, size = embeddings.shape[1], recipe.backbone.embedding_size
     if size > max_size:
         raise Error(
@@ -207,7 +215,7 @@ def open_distillation(recipe: Recipe, source: Source, unlabeled: Source | None, 
         source.labels,
         len(source.identities),
         size,
-        ensemble if settings.embeds_views else None,
+        teachers if settings.embeds_views else (),
         views,
         cache,
     )

@@ -81,8 +81,8 @@ class ExpectedCosines:
             "labels": hashlib.sha256(labels.tobytes()).hexdigest(),
             "settings": [SEED, FOLDS, HIDDEN, DROPOUT, EPOCHS, BATCH, RATE, WEIGHT_DECAY],
         }
-        fit = _CrossFit(views, labels, others, cosines_of)
-        self.values = OutputCache(cache).arrays(key, lambda: {"expected": fit.run()})["expected"]
+        found = OutputCache(cache).arrays(key, lambda: {"expected": cross_fitted(views, labels, others, cosines_of)})
+        self.values = found["expected"]
 
     def __call__(self, batch: Batch) -> dict[str, Tensor]:
         """For each image of a batch, q as ``expected`` and n / (m + n) as ``expected_share``, ``(B,)`` each."""
@@ -91,65 +91,46 @@ class ExpectedCosines:
         return {name: to_device(torch.from_numpy(rows), batch.labels.device) for name, rows in found.items()}
 
 
-class _CrossFit:
-    """The perceptrons, one for the people of each fold, on all views of their images."""
+def cross_fitted(
+    views: ViewEmbeddings, labels: NDArray[np.int64], others: NDArray[np.int64], cosines_of: Cosines
+) -> NDArray[np.float32]:
+    """``(N, K)`` expectations of the K views of all images, from one perceptron for the people of each fold."""
+    folds = np.random.default_rng(SEED).integers(FOLDS, size=labels.max() + 1)[labels]
+    # A cosine is the noisier, the fewer others there are.
+    weights = (others / (others + 1)).astype(np.float32)
+    images, count = len(labels), views.count
+    answers = np.concatenate([found.astype(STORED) for _, found in _by_file(np.arange(images), count, views.answers)])
+    cosines = np.full(images * count, np.nan, np.float32)
+    for rows, found in _by_file(np.flatnonzero(others), count, cosines_of):
+        cosines[rows] = found
+    measured = ~np.isnan(cosines)
+    # Row i·K + k is view k of image i, as in the answers.
+    folds, weights = (np.repeat(values, count) for values in (folds, weights))
+    expected = np.empty(images * count, np.float32)
+    # BatchNorm and dropout must not change the generator of the run.
+    with torch.random.fork_rng(), progress_bar() as bar:
+        task = bar.add_task("expected cosines", total=FOLDS * EPOCHS, unit="epochs")
+        for fold in range(FOLDS):
+            torch.manual_seed(SEED + fold)
+            learned = np.flatnonzero((folds != fold) & measured)
+            perceptron = _Perceptron(answers, learned, cosines[learned])
+            for _ in perceptron.fit(weights[learned]):
+                bar.advance(task)
+            judged = np.flatnonzero(folds == fold)
+            expected[judged] = perceptron.predict(judged)
+    correlation = np.corrcoef(expected[measured], cosines[measured])[0, 1]
+    say(f"expected cosines of people that were not learned from: correlation {correlation:.3f}")
+    return expected.reshape(images, count)
 
-    def __init__(
-        self,
-        views: ViewEmbeddings,
-        labels: NDArray[np.int64],
-        others: NDArray[np.int64],
-        cosines_of: Cosines,
-    ) -> None:
-        self._views, self._cosines_of = views, cosines_of
-        random = np.random.default_rng(SEED)
-        self._folds = random.integers(FOLDS, size=labels.max() + 1)[labels]
-        self._others = others
 
-    def run(self) -> NDArray[np.float32]:
-        """``(N, K)`` expectations of the K views of all images."""
-        images, count = len(self._folds), self._views.count
-        answers = np.concatenate(
-            [found.astype(STORED) for _, found in self._by_file(np.arange(images), self._views.answers)]
-        )
-        known = np.flatnonzero(self._others)
-        cosines = np.full(images * count, np.nan, np.float32)
-        for rows, found in self._by_file(known, self._cosines_of):
-            cosines[rows] = found
-        # Row i·K + k is view k of image i, as in the answers.
-        folds, weights = (np.repeat(values, count) for values in (self._folds, self._weights()))
-        # BatchNorm and dropout must not change the generator of the run.
-        with torch.random.fork_rng(), progress_bar() as bar:
-            task = bar.add_task("expected cosines", total=FOLDS * EPOCHS, unit="epochs")
-            expected = np.empty(images * count, np.float32)
-            for fold in range(FOLDS):
-                torch.manual_seed(SEED + fold)
-                learned = np.flatnonzero((folds != fold) & ~np.isnan(cosines))
-                perceptron = _Perceptron(answers, learned, cosines[learned])
-                for _ in perceptron.fit(weights[learned]):
-                    bar.advance(task)
-                judged = np.flatnonzero(folds == fold)
-                expected[judged] = perceptron.predict(judged)
-        measured = ~np.isnan(cosines)
-        correlation = np.corrcoef(expected[measured], cosines[measured])[0, 1]
-        say(f"expected cosines of people that were not learned from: correlation {correlation:.3f}")
-        return expected.reshape(images, count)
-
-    def _weights(self) -> NDArray[np.float32]:
-        """Weight of each image, m / (m + 1): its cosine is the noisier, the fewer others there are."""
-        return (self._others / (self._others + 1)).astype(np.float32)
-
-    def _by_file(
-        self, images: NDArray[np.int64], ask: Cosines
-    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-        """Rows and answers of all views of the given images, some images at a time."""
-        count = self._views.count
-        for start in range(0, len(images), FILE_IMAGES):
-            samples, views = (
-                grid.reshape(-1)
-                for grid in np.meshgrid(images[start : start + FILE_IMAGES], np.arange(count), indexing="ij")
-            )
-            yield samples * count + views, ask(samples, views)
+def _by_file(
+    images: NDArray[np.int64], count: int, ask: Cosines
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+    """Rows and answers of all views of the given images, some images at a time."""
+    for start in range(0, len(images), FILE_IMAGES):
+        grids = np.meshgrid(images[start : start + FILE_IMAGES], np.arange(count), indexing="ij")
+        samples, views = (grid.reshape(-1) for grid in grids)
+        yield samples * count + views, ask(samples, views)
 
 
 class _Perceptron:

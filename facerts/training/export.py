@@ -24,7 +24,7 @@ from facerts.embedding.parity import EXACT, Parity, Tolerance, check_crops, comp
 from facerts.errors import DataError, Error, MissingExtraError, ModelError, did_you_mean
 from facerts.evaluation.while_training import STANDARD_OUTPUTS, NetworkEmbedder, to_network_input
 from facerts.images import CROP_SIZE
-from facerts.io.files import scratch_folder, sha256_file
+from facerts.io.files import scratch_folder
 from facerts.losses import FaceLoss
 from facerts.losses.face_heads import FACE_HEADS, UNCLEAR, calibrate_face_heads
 from facerts.nn import FaceNetwork, for_inference
@@ -32,7 +32,7 @@ from facerts.onnx.contract import METADATA_KEY, SCHEMA, Description
 from facerts.onnx.wire import replace_entry
 from facerts.training.augment import KeptViews
 from facerts.training.checkpoint import Origin, ScoringNetwork, TrainedNetwork
-from facerts.training.init_weights import PretrainedNetwork, open_network
+from facerts.training.init_weights import open_network
 from facerts.training.quantize import quantize, store_weights_as_float16
 from facerts.training.validation import heldout_paths
 from facerts.version import __version__
@@ -116,7 +116,7 @@ def export_run(
     out = _checked(out, precision)
     trained = open_network(run, averaged=averaged)
     if embedding_only and not trained.network.embedding_size:
-        raise Error(f"{run}: the network has no embedding, so there is nothing for --embedding-only to export")
+        raise Error(f"{run}: the network has no embedding, so there is nothing for embedding_only to export")
     names = ["embedding"] if embedding_only else _output_names(trained)
     people, uncalibrated = (open_source(data), "") if data else _held_out(trained)
     if people is not None and isinstance(trained, TrainedNetwork):
@@ -224,7 +224,7 @@ def _check_finite(trained: ScoringNetwork, crops: NDArray[np.uint8]) -> None:
     if isinstance(trained, TrainedNetwork):
         advice = (
             f"it has trained for {trained.step:,} steps, and the averages of its BatchNorms, which take the place of a "
-            "batch's statistics outside of training, settle only after some hundred: continue the run with --resume"
+            "batch's statistics outside of training, settle only after some hundred: resume the run"
         )
     raise ModelError(f"{trained.name}: the network's {' and '.join(broken)} is not a finite number; {advice}")
 
@@ -251,13 +251,11 @@ def describe(
     origin = trained.origin
     if not (terms or origin.terms):
         raise Error(
-            f"{trained.name}: weights come without terms of use; state them with --terms (insightface's: "
+            f"{trained.name}: weights come without terms of use; give terms (insightface's: "
             "non-commercial research only)"
         )
     if isinstance(trained, TrainedNetwork):
         fields["recipe_sha256"] = hashlib.sha256(trained.recipe.to_yaml().encode()).hexdigest()
-    if isinstance(trained, PretrainedNetwork):
-        fields["source"] = f"{trained.file.name}, SHA-256 {sha256_file(trained.file)}"
     return Description.model_validate(
         {
             "schema": SCHEMA,
@@ -269,6 +267,7 @@ def describe(
             "quality": "output:quality" if "quality" in names else "none",
             "training_data": origin.training_data,
             "terms": terms or origin.terms,
+            "source": trained.source,
             "facerts_version": __version__,
             **fields,
         }
@@ -287,12 +286,12 @@ def _calibration_faces(source: Source | None) -> NDArray[np.uint8]:
     if source is None:
         raise DataError(
             "int8 needs faces to calibrate the ranges of activations, and the recipe's images are not available; give "
-            "some with --data"
+            "some as data"
         )
     if len(source) < MIN_CALIBRATION_FACES:
         raise DataError(
             f"{source.name}: int8 needs at least {MIN_CALIBRATION_FACES} faces to calibrate the ranges of activations, "
-            f"and there are only {len(source)}; give more with --data"
+            f"and there are only {len(source)}; give more as data"
         )
     rows = np.unique(np.linspace(0, len(source) - 1, CALIBRATION_FACES).astype(int))
     return np.stack([source.crop(int(row)) for row in rows])

@@ -18,8 +18,8 @@ from facerts.embedding.onnx_embedder import OnnxQuality
 from facerts.embedding.output_cache import Arrays, OutputCache
 from facerts.metrics.all_pairs import compare_all
 from facerts.metrics.error_versus_reject import error_versus_reject
-from facerts.metrics.intervals import Estimate, Interval
-from facerts.training.posthoc_features import Features, Floats, Labels, features_of
+from facerts.metrics.intervals import Interval
+from facerts.training.posthoc_features import Features, Floats, features_of
 
 HEAD, NORM = "head", "norm"
 END = 0.3
@@ -41,20 +41,10 @@ class MeasuredArea:
     value: float
     ci95: Interval | None
 
-    @classmethod
-    def of(cls, estimate: Estimate) -> MeasuredArea:
-        """A bootstrap estimate with its interval."""
-        return cls(estimate.value, estimate.interval())
-
-    def __str__(self) -> str:
-        return f"{self.value:.2f}{self._interval('.2f')}"
-
-    def as_difference(self) -> str:
-        """The value with its sign."""
-        return f"{self.value:+.2f}{self._interval('+.2f')}"
-
-    def _interval(self, form: str) -> str:
-        return "" if self.ci95 is None else f" [{self.ci95[0]:{form}}, {self.ci95[1]:{form}}]"
+    def shown(self, form: str = ".2f") -> str:
+        """The value with its interval, each in this format."""
+        interval = "" if self.ci95 is None else f" [{self.ci95[0]:{form}}, {self.ci95[1]:{form}}]"
+        return f"{self.value:{form}}{interval}"
 
 
 @dataclass(frozen=True)
@@ -94,9 +84,9 @@ class HeadComparison:
         """The answer with its numbers."""
         if self.difference is None:
             return f"{self.better}: only {self.errors} genuine pairs are below the threshold"
-        others = ", ".join(f"{name} {area}" for name, area in self.areas.items() if name != HEAD)
+        others = ", ".join(f"{name} {area.shown()}" for name, area in self.areas.items() if name != HEAD)
         return (
-            f"{self.better} (area {self.areas[HEAD]}, {others}; difference {self.difference.as_difference()}; "
+            f"{self.better} (area {self.areas[HEAD].shown()}, {others}; difference {self.difference.shown('+.2f')}; "
             f"at FMR {self.fmr:g})"
         )
 
@@ -105,7 +95,6 @@ def measure_head(
     quality_of: Callable[[Features], Floats],
     features: Features,
     source: Source,
-    labels: Labels,
     measured: NDArray[np.bool_],
     embedder: OnnxEmbedder,
     reference: OnnxQuality,
@@ -113,25 +102,25 @@ def measure_head(
     *,
     has_norm: bool,
     seed: int,
-) -> tuple[HeadComparison, ...]:
+) -> list[HeadComparison]:
     """Compare a head with a reference's quality, on clean and on degraded crops.
 
     Args:
         quality_of: ``(M,)`` quality of the head for the features of M images.
         features: features of all images, first views first, from the embedder.
+        source: the N images, with identities.
         measured: ``(N,)`` the images to measure on, which the head has never seen; at least two people.
         has_norm: whether the embedder gives the norm of its embedding, another quality to compare with.
     """
+    assert source.labels is not None
     rows = np.flatnonzero(measured)
-    clean = Subset(source, rows)
-    images = {"clean": clean, "degraded": degraded_at_random(clean, seed)}
+    labels, clean = source.labels[rows], Subset(source, rows)
+    degraded = degraded_at_random(clean, seed)
 
     def compute() -> Arrays:
-        degraded = features_of(embed_source(embedder, images["degraded"], flip=False))
-        arrays = {"unit": degraded.unit, "norm": degraded.norm, "tap": degraded.tap}
-        for name, part in images.items():
-            arrays |= score_source(part, {f"{name}_quality": reference})
-        return arrays
+        scores = [score_source(each, {"quality": reference})["quality"] for each in (clean, degraded)]
+        outputs = features_of(embed_source(embedder, degraded, flip=False))
+        return {**outputs._asdict(), "clean_quality": scores[0], "degraded_quality": scores[1]}
 
     key = {
         "model": embedder.identity,
@@ -139,34 +128,29 @@ def measure_head(
         "images": hash_images(clean).sha256,
         "degraded": seed,
     }
-    stored = cache.arrays(key, compute)
-    parts = {
-        "clean": Features(features.unit[rows], features.norm[rows], features.tap[rows]),
-        "degraded": Features(stored["unit"], stored["norm"], stored["tap"]),
-    }
-    pairs = {name: compare_all(part.unit, labels[rows]) for name, part in parts.items()}
+    stored = dict(cache.arrays(key, compute))
+    theirs = {"clean": stored.pop("clean_quality"), "degraded": stored.pop("degraded_quality")}
+    parts = {"clean": Features(*(values[rows] for values in features)), "degraded": Features(**stored)}
+    pairs = {name: compare_all(part.unit, labels) for name, part in parts.items()}
     fmr = next((rate for rate in FMRS if rate * pairs["clean"].impostors >= MIN_ACCEPTED), max(FMRS))
     comparisons = []
     for name in ("clean", "degraded"):
-        qualities = {HEAD: quality_of(parts[name]), reference.name: stored[f"{name}_quality"]}
+        qualities = {HEAD: quality_of(parts[name]), reference.name: theirs[name]}
         if has_norm:
             qualities[NORM] = parts[name].norm
+        thresholds_on = None if name == "clean" else pairs["clean"]
         result = error_versus_reject(
-            pairs[name],
-            qualities,
-            [fmr],
-            replicates=REPLICATES,
-            seed=seed,
-            thresholds_on=None if name == "clean" else pairs["clean"],
+            pairs[name], qualities, [fmr], replicates=REPLICATES, seed=seed, thresholds_on=thresholds_on
         )[fmr]
-        errors = round(result.fnmr.value * result.genuine)
+        errors, fnmr = round(result.fnmr.value * result.genuine), result.fnmr.value
         areas, difference = {}, None
         if errors >= MIN_ERRORS:
-            estimates = {label: result.by[label].area[END] for label in qualities}
-            areas = {label: MeasuredArea.of(estimate) for label, estimate in estimates.items()}
-            difference = MeasuredArea.of(estimates[HEAD].minus(estimates[reference.name]))
-        people, fnmr = len(np.unique(labels[rows])), result.fnmr.value
+            found = {label: result.by[label].area[END] for label in qualities}
+            areas = {label: MeasuredArea(each.value, each.interval()) for label, each in found.items()}
+            paired = found[HEAD].minus(found[reference.name])
+            difference = MeasuredArea(paired.value, paired.interval())
+        people = len(np.unique(labels))
         comparisons.append(
             HeadComparison(name, people, len(rows), fmr, fnmr, errors, reference.name, areas, difference)
         )
-    return tuple(comparisons)
+    return comparisons

@@ -2,39 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from pydantic import ValidationError
-from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from facerts.errors import ModelError
 from facerts.hub.registry import find_shipped, shipped_models
+from facerts.io.files import sha256_file
 from facerts.losses import ArcFace, FaceLoss, PartialFC
 from facerts.nn import FaceNetwork, arcface_torch, build_network, exported
 from facerts.training.checkpoint import (
     Origin,
     ScoringNetwork,
-    TrainedNetwork,
-    checked_parts,
-    exported_weights,
+    checked_state,
     is_checkpoint,
+    mismatched_shapes,
     origin_of,
     read_file,
-    recipe_of,
     trained_network,
 )
 from facerts.training.recipe import Backbone
-
-
-@dataclass(frozen=True)
-class PretrainedNetwork(ScoringNetwork):
-    """A network with published weights; see ``facerts.nn.arcface_torch``."""
-
-    file: Path
 
 
 @dataclass(frozen=True)
@@ -49,7 +40,7 @@ class InitialWeights:
     norms: Sequence[_BatchNorm] = ()
 
 
-def open_network(weights: str | Path, *, averaged: bool = True) -> TrainedNetwork | PretrainedNetwork:
+def open_network(weights: str | Path, *, averaged: bool = True) -> ScoringNetwork:
     """The network of a run, from its folder or a checkpoint, or the network of a file of published weights.
 
     Published weights do not say which loss they were trained with. They are scored like ArcFace's, with the norm of the
@@ -80,8 +71,8 @@ def open_network(weights: str | Path, *, averaged: bool = True) -> TrainedNetwor
     network = build()
     arcface_torch.load_pretrained(network, tensors, weights)
     loss = ArcFace(embedding_size=embedding_size)
-    unknown = Origin("", "")
-    return PretrainedNetwork(str(weights), network.eval(), loss, str(backbone), unknown, Path(weights))
+    source = f"{Path(weights).name}, SHA-256 {sha256_file(Path(weights))}"
+    return ScoringNetwork(str(weights), network.eval(), loss, str(backbone), Origin("", ""), source=source)
 
 
 def init_weights(
@@ -105,18 +96,18 @@ def init_weights(
     if not is_checkpoint(state):
         arcface_torch.load_pretrained(network, arcface_torch.state_dict(state, weights), weights)
         return InitialWeights()
-    recipe, run = recipe_of(state, weights), checked_parts(state, weights)
-    tensors, own = exported_weights(run), network.state_dict()
+    recipe, run = checked_state(state, weights)
+    tensors, own = run["average"] or run["network"], network.state_dict()
     heads = {name: value for name, value in own.items() if name.startswith("heads.")}
     loaded = own.keys() - heads.keys()
-    if mismatched := _mismatched(tensors, {name: own[name] for name in own if name in loaded}):
+    if mismatched := mismatched_shapes(tensors, {name: own[name] for name in own if name in loaded}):
         raise ModelError(
             f"{weights}: its network, {recipe.backbone.name} of width {recipe.backbone.width:g} with embeddings of "
             f"size {recipe.backbone.embedding_size}, is not the network of this recipe ({mismatched[0]} differs)"
         )
     method_state, own_state = run["method"], loss.state.state_dict()
     same_method = recipe.method["name"] == loss.name
-    if same_method and not _mismatched(tensors, heads) and not _mismatched(method_state, own_state):
+    if same_method and not mismatched_shapes(tensors, heads) and not mismatched_shapes(method_state, own_state):
         loaded |= heads.keys()
         loss.state.load_state_dict({name: method_state[name] for name in own_state})
     network.load_state_dict({**own, **{name: tensors[name] for name in loaded}})
@@ -133,8 +124,3 @@ def _exported_file(weights: str | Path) -> Path | None:
         return path
     shipped = {model.name for model in shipped_models()}
     return find_shipped(str(weights)) if str(weights) in shipped and not path.exists() else None
-
-
-def _mismatched(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> list[str]:
-    """Names of expected tensors that are missing or of the wrong shape; others may be there too."""
-    return [name for name, value in expected.items() if getattr(tensors.get(name), "shape", None) != value.shape]

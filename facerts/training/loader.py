@@ -166,12 +166,9 @@ class TrainingData:
     def batches(self, start: int, stop: int) -> Generator[Batch]:
         """This process's share of the batches of steps ``start`` to ``stop − 1``.
 
-        Yields:
-            crops ``(B, 112, 112, 3) uint8`` RGB, labels ``(B,) int64``, data set indices ``(B,) int64``, which of the
-            recipe's ``views`` the crops are, ``(B,) int64``, without these the epochs, and whether something covers the
-            face, ``(B,) int64``, 1, 0 or ``UNCLEAR``. B is the batch size times the method's number of views, divided
-            by the number of processes; all first views come first. Faces without identity and then non-faces are at the
-            end of the batch, with labels ``UNKNOWN`` and ``NON_FACE`` and indices after those of all labeled images.
+        B is the batch size times the method's number of views, divided by the number of processes. Faces without
+        identity and then non-faces are at the end of the batch, with labels ``UNKNOWN`` and ``NON_FACE`` and numbers
+        after those of all labeled images.
         """
         recipe = self._recipe
         augmentation = recipe.data.augmentation

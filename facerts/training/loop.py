@@ -70,7 +70,7 @@ def train(recipe: Recipe, folder: str | Path, *, resume: bool = False, budget_s:
         file = Path(folder) / checkpoint.FILE
         # All processes exchange the result, because the first may be about to write to the folder.
         if any(processes.all_gather_object(_is_not_empty(file.parent))) and not resume:
-            raise Error(f"{folder}: not empty; add --resume to continue the run in it, or choose another --out")
+            raise Error(f"{folder}: not empty; resume the run in it, or choose another folder")
         with locked(file) if processes.first else nullcontext():
             _Run(recipe, file, processes).train(deadline)
         return file
@@ -163,8 +163,8 @@ class _Run:
         left = deadline - time.monotonic()
         if any(self._processes.all_gather_object(left <= reserve)):
             raise Error(
-                f"--budget: {duration(max(left, 0))} is left, and the last validation and checkpoint take about "
-                f"{duration(reserve)} of it; allow more time"
+                f"the budget leaves {duration(max(left, 0))}, and the last validation and checkpoint take about "
+                f"{duration(reserve)}; allow more time"
             )
         self.pace.finish_by(deadline - reserve)
         if self._processes.first:
@@ -217,7 +217,7 @@ class _Run:
             self._save()
             self._writer.wait()
             if self._processes.first:
-                say(f"saved step {step} in {self._file}; --resume continues from it")
+                say(f"saved step {step} in {self._file}; resume to continue from it")
             raise KeyboardInterrupt
 
     def _log_losses(self, last: TrainedStep) -> None:
@@ -279,7 +279,7 @@ def _restore(learner: Learner, file: Path) -> tuple[int, float]:
     if changed:
         raise Error(
             f"{file}: was written by a different recipe ({', '.join(changed)} changed); "
-            "resume with the same recipe, or choose another --out"
+            "resume with the same recipe, or choose another folder"
         )
     try:
         learner.load_state_dict(state)

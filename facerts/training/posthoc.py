@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from pydantic import ValidationError
+from pydantic import ValidationError, field_validator
 
 from facerts.calibration.quality_thresholds import calibrate
 from facerts.datasets import Source, Subset
@@ -18,34 +16,62 @@ from facerts.embedding import OnnxEmbedder, load_embedder
 from facerts.embedding.onnx_embedder import OnnxQuality
 from facerts.embedding.output_cache import OutputCache
 from facerts.embedding.parity import Parity, check_crops, compare_outputs
-from facerts.errors import Error, MissingExtraError, ModelError, did_you_mean, problems_text
+from facerts.errors import Error, MissingExtraError, RecipeError
 from facerts.hub.registry import find_shipped
 from facerts.images import CROP_SIZE
 from facerts.io.files import scratch_folder
 from facerts.losses import LOSSES, FaceLoss
-from facerts.losses.face_loss import setting_names
 from facerts.onnx.contract import METADATA_KEY, Description
 from facerts.onnx.model_pack import find_recognizer, is_pack
 from facerts.onnx.wire import replace_entry
-from facerts.training.compose import parse_yaml
+from facerts.training.compose import Fields, override
 from facerts.training.graft_heads import QualityModule, add_features, graft, tapped
 from facerts.training.head_comparison import HeadComparison, measure_head
 from facerts.training.loader import open_identified
-from facerts.training.posthoc_features import (
-    AUGMENTATION,
-    DEFAULT_VIEWS,
-    Views,
-    cached_features,
-    features_of,
-)
-from facerts.training.recipe import Augmentation
+from facerts.training.posthoc_features import AUGMENTATION, Views, cached_features, features_of
+from facerts.training.recipe import Augmentation, Method, Section, build_loss, explain
 from facerts.training.train_heads import MIN_MEASURED, HeadSettings, TrainedHeads, train_heads
 from facerts.version import __version__
 
 # The shipped model whose quality a new head is compared with.
 REFERENCE = "facerts-quality"
-# Settings with these words in front are those of the views and of the training; others are the method's.
-OF_VIEWS, OF_TRAINING = "augmentation", "train"
+# Number of views by default, for methods that compare views.
+DEFAULT_VIEWS = 4
+
+
+class HeadRecipe(Section):
+    """What a head is trained with: the method's settings, the augmentation of the views, and the training."""
+
+    method: Method
+    augmentation: Augmentation
+    train: HeadSettings
+
+    @field_validator("method")
+    @classmethod
+    def learns_beside_embedding(cls, method: Fields) -> Fields:
+        """The embedding does not change post hoc."""
+        with torch.device("meta"):
+            if build_loss(method).learns_beside_embedding:
+                return method
+            suitable = ", ".join(name for name in LOSSES if LOSSES[name]().learns_beside_embedding)
+        raise ValueError(f"{method['name']} trains only the embedding, which does not change; use one of {suitable}")
+
+    def build_loss(self, embedding_size: int) -> FaceLoss:
+        """The loss for a recognizer; PyTorch's global generator does not change."""
+        with torch.random.fork_rng():
+            torch.manual_seed(self.train.seed)
+            return build_loss(self.method, embedding_size, self.train.seed)
+
+
+def head_recipe(method: str, overrides: Sequence[str] = ()) -> HeadRecipe:
+    """The recipe of a head for ``add_quality``, which says what the overrides are."""
+    fields: Fields = {"method": {"name": method}, "augmentation": AUGMENTATION.model_dump(), "train": {}}
+    for text in overrides:
+        override(fields, text if text.startswith(("augmentation.", "train.")) else f"method.{text}")
+    try:
+        return HeadRecipe.model_validate(fields)
+    except ValidationError as error:
+        raise RecipeError(explain(error, HeadRecipe)) from error
 
 
 @dataclass(frozen=True)
@@ -63,7 +89,7 @@ class GraftResult:
     description: Description
     parity: Parity
     cache: Path
-    comparisons: tuple[HeadComparison, ...]
+    comparisons: list[HeadComparison]
 
     @property
     def advice(self) -> str:
@@ -81,49 +107,6 @@ class GraftResult:
         )
 
 
-def build_loss(name: str, overrides: Sequence[str], embedding_size: int, seed: int) -> FaceLoss:
-    """A loss with settings of the form ``key=value``; PyTorch's global generator does not change."""
-    if name not in LOSSES:
-        raise Error(f"no method {name!r}{did_you_mean(name, LOSSES)}")
-    settings = _parse(name, setting_names(LOSSES[name]), overrides)
-    with torch.random.fork_rng(), _settings_of(name):
-        torch.manual_seed(seed)
-        loss = LOSSES[name](embedding_size=embedding_size, seed=seed, **settings)
-    if not loss.learns_beside_embedding:
-        suitable = [known for known in LOSSES if LOSSES[known]().learns_beside_embedding]
-        raise Error(
-            f"{name} trains only the embedding, which does not change post hoc; use one of {', '.join(suitable)}"
-        )
-    return loss
-
-
-def _split(overrides: Sequence[str], prefix: str) -> tuple[list[str], list[str]]:
-    """The overrides that begin with ``prefix.``, without it, and the others."""
-    own = [text for text in overrides if text.startswith(f"{prefix}.")]
-    return [text.removeprefix(f"{prefix}.") for text in own], [text for text in overrides if text not in own]
-
-
-def _parse(name: str, known: Collection[str], overrides: Sequence[str]) -> dict[str, Any]:
-    """Settings of the form ``key=value``."""
-    given: dict[str, object] = {}
-    for override in overrides:
-        key, equals, value = override.partition("=")
-        if not equals:
-            raise Error(f"{override!r}: not of the form key=value, e.g. margin=0.4")
-        if key not in known:
-            raise Error(f"{name} has no setting {key!r}{did_you_mean(key, known)}")
-        given[key] = parse_yaml(value, f"{override!r}")
-    return given
-
-
-@contextmanager
-def _settings_of(name: str) -> Iterator[None]:
-    try:
-        yield
-    except ValidationError as error:
-        raise Error(f"{name}: {problems_text(error.errors())}") from error
-
-
 def add_quality(
     method: str,
     model: str | Path,
@@ -131,7 +114,6 @@ def add_quality(
     out: str | Path,
     *,
     overrides: Sequence[str] = (),
-    settings: HeadSettings | None = None,
     views: int | None = None,
     tap: str | None = None,
     cache: str | Path | None = None,
@@ -148,8 +130,8 @@ def add_quality(
         data: labeled images, in any layout that ``open_source`` accepts.
         out: path of the .onnx file; written only if it passes the parity check.
         overrides: settings of the method, of the form ``key=value``; of the augmentation of the views,
-            ``augmentation.key=value``, where they are to differ from ``features.AUGMENTATION``; and of the training,
-            ``train.key=value``, where they are to differ from ``settings``.
+            ``augmentation.key=value``, where they are to differ from ``posthoc_features.AUGMENTATION``; and of the
+            training, ``train.key=value``, see ``train_heads.HeadSettings``.
         views: number of views of each image, the original included; by default 1, or 4 if the method compares views.
         tap: name of an intermediate tensor of the graph, as a further input of the heads.
         cache: folder that keeps the features; by default next to ``out``.
@@ -159,17 +141,16 @@ def add_quality(
         import onnx
     except ImportError as error:
         raise MissingExtraError("grafting needs onnx: pip install '.[use]'") from error
-    out = Path(out)
-    of_views, others = _split(overrides, OF_VIEWS)
-    of_training, of_loss = _split(others, OF_TRAINING)
-    with _settings_of(OF_TRAINING):
-        known = [field.name for field in fields(HeadSettings)]
-        settings = replace(settings or HeadSettings(), **_parse(OF_TRAINING, known, of_training))
-    build_loss(method, of_loss, 2, settings.seed)
-    with _settings_of(OF_VIEWS):
-        changed = _parse(OF_VIEWS, Augmentation.model_fields, of_views)
-        augmentation = Augmentation(**{**AUGMENTATION.model_dump(), **changed})
+    recipe, out = head_recipe(method, overrides), Path(out)
+    loss_type = LOSSES[method]
+    if views is None:
+        views = 1 if loss_type.views == 1 else DEFAULT_VIEWS
+    if views < loss_type.views:
+        raise Error(f"{method} compares {loss_type.views} views of each image; views must be {loss_type.views} or more")
+    if views == 1 and recipe.augmentation != AUGMENTATION:
+        raise Error("with a single view only the original image is used; set views to 2 or more to use augmentation")
     source = open_identified(data, "training a quality head")
+    assert source.labels is not None
     with scratch_folder() as scratch:
         file, pack_description = find_recognizer(Path(model), scratch) if is_pack(Path(model)) else (model, None)
         embedder = load_embedder(
@@ -181,48 +162,41 @@ def add_quality(
     feature_embedder = embedder if tap is None else tapped(embedder, graph, tensors[-1], threads)
     features_cache = OutputCache(out.with_suffix(".features") if cache is None else cache)
     size = embedder(np.empty((0, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)).embedding.shape[1]
-    built = build_loss(method, of_loss, size, settings.seed)
-    settings = replace(settings, norm=_uses_norm(built, description, settings.norm, tap))
-    features = cached_features(
-        feature_embedder,
-        source,
-        features_cache,
-        _views(built, views, augmentation, settings.seed),
-    )
-    assert source.labels is not None
-    trained = train_heads(built, features, source.labels, settings)
+    loss = recipe.build_loss(size)
+    if tap is not None and not loss.heads():
+        raise Error(f"{method} uses only the unit embedding; leave out tap")
+    has_norm = description.normalize_embedding or "norm" in description.outputs
+    views_of = Views(views, recipe.augmentation, recipe.train.seed)
+    features = cached_features(feature_embedder, source, features_cache, views_of)
+    norm = recipe.train.norm and has_norm and bool(loss.heads())
+    trained = train_heads(loss, features, source.labels, recipe.train, norm=norm)
     quality = QualityModule(trained)
     crops = check_crops(source)
     with scratch_folder() as scratch:
-        part = scratch / out.name
+        part, described = scratch / f"part.{out.name}", scratch / out.name
         names = graft(graph, tensors, quality, part)
         grafted = _describe(description, names, trained, source, out.stem, terms)
         parity = compare_outputs(
             quality.outputs(features_of(feature_embedder(crops))),
             OnnxEmbedder(out, content=part.read_bytes(), description=grafted)(crops),
         )
-        described = scratch / "described" / out.name
-        described.parent.mkdir()
-        replace_entry(part, described, METADATA_KEY, grafted.to_json())
         people = Subset(source, np.flatnonzero(trained.held_out))
+        replace_entry(part, described if len(people) else out, METADATA_KEY, grafted.to_json())
         if len(people):
             found = calibrate(described, people, out=out, providers=providers, threads=threads, batch_size=batch_size)
             grafted = found.description
-        else:
-            replace_entry(described, out, METADATA_KEY, grafted.to_json())
-    comparisons: tuple[HeadComparison, ...] = ()
+    comparisons: list[HeadComparison] = []
     if trained.measured.any():
         comparisons = measure_head(
             quality.quality_of,
             features,
             source,
-            source.labels,
             trained.measured,
             feature_embedder,
             OnnxQuality(find_shipped(REFERENCE), providers=providers, threads=threads, batch_size=batch_size),
             features_cache,
-            has_norm=_has_norm(description),
-            seed=settings.seed,
+            has_norm=has_norm,
+            seed=recipe.train.seed,
         )
     return GraftResult(trained, grafted, parity, features_cache.folder, comparisons)
 
@@ -252,29 +226,3 @@ def _describe(
             "facerts_version": __version__,
         }
     )
-
-
-def _views(method: FaceLoss, count: int | None, augmentation: Augmentation, seed: int) -> Views:
-    if count is None:
-        count = 1 if method.views == 1 else DEFAULT_VIEWS
-    if count < method.views:
-        raise Error(
-            f"{method.name} compares {method.views} views of each image; --views must be {method.views} or more"
-        )
-    if count == 1 and augmentation != AUGMENTATION:
-        raise Error("with a single view only the original image is used; give --views 2 or more to use augmentation")
-    return Views(count, augmentation, seed)
-
-
-def _uses_norm(method: FaceLoss, description: Description, norm: bool | None, tap: str | None) -> bool:
-    """Whether the heads use the embedding's norm; by default if it is available and there are heads."""
-    available = _has_norm(description)
-    if norm and not available:
-        raise ModelError("the embedder does not output the norm of its embedding; leave out train.norm")
-    if not method.heads() and (norm or tap is not None):
-        raise Error(f"{method.name} uses only the unit embedding; leave out train.norm and --tap")
-    return bool(available and method.heads()) if norm is None else norm
-
-
-def _has_norm(description: Description) -> bool:
-    return description.normalize_embedding or "norm" in description.outputs

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +15,10 @@ from facerts.datasets.changed import ChangedCrops
 from facerts.datasets.fingerprint import hash_images
 from facerts.embedding import FaceOutputs, OnnxEmbedder
 from facerts.embedding.embed import concatenate, embed_source
-from facerts.embedding.output_cache import Arrays, OutputCache
+from facerts.embedding.output_cache import OutputCache
 from facerts.errors import ModelError
 from facerts.images.changes import DEGRADATIONS
-from facerts.training.augment import Augmenter, build_augmentation
+from facerts.training.augment import build_augmentation
 from facerts.training.recipe import Augmentation
 
 Floats = NDArray[np.float32]
@@ -25,10 +26,6 @@ Labels = NDArray[np.int64]
 
 # Role of the tapped tensor, an intermediate tensor of the graph.
 TAP = "facerts_tap"
-
-
-# Number of views by default, for methods that compare views.
-DEFAULT_VIEWS = 4
 # As in the recipes of the methods that compare views.
 AUGMENTATION = Augmentation(flip=True, scale=0.15, shift=0.04, rotation=8.0, change=0.5, kinds=list(DEGRADATIONS))
 
@@ -55,22 +52,17 @@ class Views:
     def of(self, source: Source) -> Iterator[Source]:
         """Yield the source once for each view."""
         yield source
-        if self.count > 1:
-            augment = build_augmentation(self.augmentation)
-            for number in range(1, self.count):
-                yield _augmented(source, augment, self.seed, number)
+        augment = build_augmentation(self.augmentation)
+        for number in range(1, self.count):
+
+            def change(crop: NDArray[np.uint8], index: int, view: int = number) -> NDArray[np.uint8]:
+                # Keyed as in training; there are no epochs here, so the epoch is 0.
+                return augment(crop, (self.seed, 0, index, view))
+
+            yield ChangedCrops(source, f"view {number + 1}", change)
 
 
-def _augmented(source: Source, augment: Augmenter, seed: int, number: int) -> Source:
-    def change(crop: NDArray[np.uint8], index: int) -> NDArray[np.uint8]:
-        # Keyed as in training; there are no epochs here, so the epoch is 0.
-        return augment(crop, (seed, 0, index, number))
-
-    return ChangedCrops(source, f"view {number + 1}", change)
-
-
-@dataclass(frozen=True)
-class Features:
+class Features(NamedTuple):
     """The inputs of the heads, for V views of N images; row v·N + i is view v of image i.
 
     Attributes:
@@ -105,11 +97,11 @@ def cached_features(embedder: OnnxEmbedder, source: Source, cache: OutputCache, 
     The tapped tensor, if there is one, is among the embedder's extras. The bytes of the aligned images are always
     hashed, but decoded only if the cache cannot be used.
     """
-
-    def compute() -> Arrays:
-        outputs = [embed_source(embedder, view, flip=False) for view in views.of(source)]
-        features = features_of(concatenate(outputs))
-        return {"unit": features.unit, "norm": features.norm, "tap": features.tap}
-
     key = {"model": embedder.identity, "images": hash_images(source).sha256, "views": views.key}
-    return Features(**cache.arrays(key, compute))
+    found = cache.arrays(
+        key,
+        lambda: features_of(
+            concatenate([embed_source(embedder, view, flip=False) for view in views.of(source)])
+        )._asdict(),
+    )
+    return Features(**found)

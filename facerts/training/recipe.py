@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 import torch
 import yaml
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -27,10 +28,21 @@ from facerts.losses.face_heads import FACE_HEADS
 from facerts.losses.face_loss import setting_names
 from facerts.nn import BACKBONES, FaceNetwork, build_network, is_backbone
 from facerts.onnx.contract import Description
-from facerts.training.compose import compose, missing_values
+from facerts.training.compose import Fields, compose, missing_values
 from facerts.training.schedule import Schedule
 
 Paths = Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
+
+
+def _known(what: str, names: Collection[str], is_known: Callable[[str], bool] | None = None) -> AfterValidator:
+    """A check that a name is among those, or known in another way."""
+
+    def check(name: str) -> str:
+        if not (name in names if is_known is None else is_known(name)):
+            raise ValueError(f"no {what} {name!r}{did_you_mean(name, names)}")
+        return name
+
+    return AfterValidator(check)
 
 
 class Section(BaseModel):
@@ -65,17 +77,9 @@ class Augmentation(Section):
     rotation: float = Field(0.0, ge=0, le=180)
     change: float = Field(0.0, ge=0, le=1)
     more_changes: float = Field(0.0, ge=0, lt=1)
-    kinds: list[str] = []
+    kinds: list[Annotated[str, _known("change", CHANGES)]] = []
     max_severity: float = Field(1.0, gt=0, le=1)
     albumentations: str | None = None
-
-    @field_validator("kinds")
-    @classmethod
-    def known(cls, kinds: list[str]) -> list[str]:
-        for kind in kinds:
-            if kind not in CHANGES:
-                raise ValueError(f"no change {kind!r}{did_you_mean(kind, CHANGES)}")
-        return kinds
 
 
 class Data(Section):
@@ -156,7 +160,7 @@ class Backbone(Section):
             value is the share of these people's own covariance, see ``facerts.training.adapt``. null does not.
     """
 
-    name: str
+    name: Annotated[str, _known("backbone", BACKBONES, is_backbone)]
     input_size: int = Field(CROP_SIZE, ge=32, le=448)
     width: float = Field(1.0, gt=0, le=64)
     dropout: float = Field(0.0, ge=0, lt=1)
@@ -168,13 +172,6 @@ class Backbone(Section):
 
     def __str__(self) -> str:
         return f"{self.name} width {self.width:g}"
-
-    @field_validator("name")
-    @classmethod
-    def known(cls, name: str) -> str:
-        if not is_backbone(name):
-            raise ValueError(f"no backbone {name!r}{did_you_mean(name, BACKBONES)}")
-        return name
 
     @model_validator(mode="after")
     def adapts_an_embedding(self) -> Backbone:
@@ -338,6 +335,33 @@ class Logging(Section):
     checkpoint_steps: int = Field(500, ge=1)
 
 
+def build_loss(method: Fields, embedding_size: int = 512, seed: int = 0, centers: PartialFC | None = None) -> FaceLoss:
+    """The loss with a method's settings, on these class centers; without centers, enough to score."""
+    settings, classes = dict(method), 0 if centers is None else centers.num_classes
+    name = settings.pop("name")
+    return LOSSES[name](classes, embedding_size, centers=centers, seed=seed, **settings)
+
+
+def _complete(settings: Fields) -> Fields:
+    """Check a method's settings and fill in its defaults."""
+    name = settings.get("name")
+    if not isinstance(name, str) or name not in LOSSES:
+        raise ValueError(f"no method {name!r}{did_you_mean(str(name), LOSSES)}")
+    known = setting_names(LOSSES[name])
+    for unknown in settings.keys() - {"name", *known}:
+        raise ValueError(f"{name} has no setting {unknown!r}{did_you_mean(str(unknown), known)}")
+    try:
+        with torch.device("meta"):
+            loss = build_loss(settings)
+    except ValidationError as error:
+        raise ValueError(problems_text(error.errors())) from error
+    return {"name": name, **{key: getattr(loss, key) for key in known}}
+
+
+# The name of a method and all of its settings.
+Method = Annotated[Fields, AfterValidator(_complete)]
+
+
 class Recipe(Section):
     """A complete training run."""
 
@@ -346,130 +370,88 @@ class Recipe(Section):
     data: Data
     validation: Validation = Validation()
     backbone: Backbone
-    method: dict[str, Any]
+    method: Method
     teacher: Teacher | None = None
     optim: Optim
     compute: Compute = Compute()
     logging: Logging = Logging()
 
-    @field_validator("method")
-    @classmethod
-    def complete(cls, settings: dict[str, Any]) -> dict[str, object]:
-        """Check the method's settings and fill in its defaults."""
-        name, options = settings.get("name"), {key: settings[key] for key in settings if key != "name"}
-        if not isinstance(name, str) or name not in LOSSES:
-            raise ValueError(f"no method {name!r}{did_you_mean(str(name), LOSSES)}")
-        known = setting_names(LOSSES[name])
-        for unknown in options.keys() - known:
-            raise ValueError(f"{name} has no setting {unknown!r}{did_you_mean(str(unknown), known)}")
+    @model_validator(mode="after")
+    def fits_together(self) -> Recipe:
+        """The sections must fit together."""
+        if problem := next(self._problems(), None):
+            raise ValueError(problem)
+        return self
+
+    def _problems(self) -> Iterator[str]:
+        data, backbone, teacher, batch_size = self.data, self.backbone, self.teacher, self.optim.batch_size
         with torch.device("meta"):
-            loss = LOSSES[name](**options)
-        return {"name": name, **{key: getattr(loss, key) for key in known}}
-
-    @model_validator(mode="after")
-    def batches_fit(self) -> Recipe:
-        method, kept = LOSSES[self.method["name"]], self.data.augmentation.views
-        if method.sampler == "identities" and self.labeled_size % self.data.per_identity:
-            raise ValueError(
-                f"{method.name} draws batches by identity: the {self.labeled_size} labeled images of an "
-                f"optim.batch_size of {self.optim.batch_size} must be a multiple of data.per_identity "
-                f"{self.data.per_identity}"
+            loss = self.build_loss()
+        name, views, parts, kept = loss.name, loss.views, self.compute.accumulate, data.augmentation.views
+        if loss.sampler == "identities" and self.labeled_size % data.per_identity:
+            yield (
+                f"{name} draws batches by identity: the {self.labeled_size} labeled images of an optim.batch_size of "
+                f"{batch_size} must be a multiple of data.per_identity {data.per_identity}"
             )
-        if self.compute.accumulate > 1 and (method.views > 1 or self.optim.batch_size % self.compute.accumulate):
-            raise ValueError(
-                f"compute.accumulate {self.compute.accumulate} must divide optim.batch_size, for a method with one "
-                "view of each image"
+        if parts > 1 and (views > 1 or batch_size % parts):
+            yield (f"compute.accumulate {parts} must divide optim.batch_size, for a method with one view of each image")
+        if kept is not None and kept < views:
+            yield (
+                f"{name} compares {views} views of an image: set data.augmentation.views to at least {views}, or leave "
+                "it out"
             )
-        if kept is not None and kept < method.views:
-            raise ValueError(
-                f"{method.name} compares {method.views} views of an image: set data.augmentation.views to at least "
-                f"{method.views}, or leave it out"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def initial_weights_leave_something_to_learn(self) -> Recipe:
-        if self.trains_heads_only and self.backbone.weights is None:
-            raise ValueError(
-                f"{self.method['name']} trains heads on a network that is trained already: set backbone.weights to its "
-                "run"
-            )
-        if not self.optim.epochs and (self.backbone.weights is None or self.teacher is not None):
-            raise ValueError("optim.epochs 0 keeps the initial weights: set backbone.weights, and leave out teacher")
-        if not self.backbone.frozen:
-            return self
-        if self.backbone.weights is None:
-            raise ValueError("backbone.frozen keeps a network that is trained already: set backbone.weights")
-        if self.teacher is not None and not self.teacher.method:
-            raise ValueError(
-                "a frozen network cannot learn to embed as a teacher does, and teacher.method is 0, so nothing is left "
-                "to learn: leave out backbone.frozen or teacher"
-            )
-        loss = self.build_loss()
-        if not loss.learns_beside_embedding:
-            raise ValueError(
-                f"{loss.name} has nothing beside the embedding: with backbone.frozen the network would not learn"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def network_without_embedding_has_teachers(self) -> Recipe:
-        if self.backbone.embedding:
-            return self
-        teacher = self.teacher
-        if teacher is None or teacher.method_embedding == "student":
-            raise ValueError(
-                "backbone.embedding false leaves the method's heads to learn, from teachers: set teacher.models and "
-                "teacher.method_embedding: teachers"
-            )
-        loss = self.build_loss()
-        if not loss.heads():
-            raise ValueError(f"{loss.name} has no head: without an embedding there is nothing to learn")
-        return self
-
-    @model_validator(mode="after")
-    def expected_cosines_are_learned(self) -> Recipe:
-        teacher = self.teacher
-        if teacher is None or (teacher.expected_weight is None and not teacher.qualities):
-            return self
-        if teacher.expected_weight is None:
-            raise ValueError("teacher.qualities tell what cosines to expect: set teacher.expected_weight, such as 4")
-        if (
-            (self.method["name"], self.method.get("target")) != ("crfiqa", "cosine")
-            or teacher.method_embedding == "student"
-            or self.data.augmentation.views is None
+        if self.trains_heads_only and backbone.weights is None:
+            yield f"{name} trains heads on a network that is trained already: set backbone.weights to its run"
+        if not self.optim.epochs and (backbone.weights is None or teacher is not None):
+            yield "optim.epochs 0 keeps the initial weights: set backbone.weights, and leave out teacher"
+        if backbone.frozen:
+            if backbone.weights is None:
+                yield "backbone.frozen keeps a network that is trained already: set backbone.weights"
+            if teacher is not None and not teacher.method:
+                yield (
+                    "a frozen network cannot learn to embed as a teacher does, and teacher.method is 0, so nothing is "
+                    "left to learn: leave out backbone.frozen or teacher"
+                )
+            if not loss.learns_beside_embedding:
+                yield f"{name} has nothing beside the embedding: with backbone.frozen the network would not learn"
+        if not backbone.embedding:
+            if teacher is None or teacher.method_embedding == "student":
+                yield (
+                    "backbone.embedding false leaves the method's heads to learn, from teachers: set teacher.models "
+                    "and teacher.method_embedding: teachers"
+                )
+            if not loss.heads():
+                yield f"{name} has no head: without an embedding there is nothing to learn"
+        if teacher is not None and teacher.expected_weight is None and teacher.qualities:
+            yield "teacher.qualities tell what cosines to expect: set teacher.expected_weight, such as 4"
+        if teacher is not None and teacher.expected_weight is not None:
+            learns_cosine = (name, self.method.get("target")) == ("crfiqa", "cosine")
+            if not learns_cosine or teacher.method_embedding == "student" or kept is None:
+                yield (
+                    "teacher.expected_weight is about what crfiqa learns from teachers: set method.name: crfiqa, "
+                    "method.target: cosine, teacher.method_embedding: teachers and data.augmentation.views"
+                )
+        for kind, paths, share, images in (
+            ("unlabeled", data.unlabeled, data.unlabeled_share, self.unlabeled_size),
+            ("non_face", data.non_faces, data.non_face_share, self.non_face_size),
         ):
-            raise ValueError(
-                "teacher.expected_weight is about what crfiqa learns from teachers: set method.name: crfiqa, "
-                "method.target: cosine, teacher.method_embedding: teachers and data.augmentation.views"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def images_without_identity_fit(self) -> Recipe:
-        method, size = LOSSES[self.method["name"]], self.optim.batch_size
-        for name, paths, share, images in (
-            ("unlabeled", self.data.unlabeled, self.data.unlabeled_share, self.unlabeled_size),
-            ("non_face", self.data.non_faces, self.data.non_face_share, self.non_face_size),
-        ):
-            if paths and (method.views > 1 or self.compute.accumulate > 1):
-                raise ValueError(
+            if paths and (views > 1 or parts > 1):
+                yield (
                     f"images without identity go with one view of each image and compute.accumulate 1, not with "
-                    f"{method.views} views and {self.compute.accumulate} parts"
+                    f"{views} views and {parts} parts"
                 )
             if paths and not (images and self.labeled_size > 1):
-                raise ValueError(
-                    f"data.{name}_share {share:g} of optim.batch_size {size} must leave room for one image without "
-                    "identity and two labeled images"
+                yield (
+                    f"data.{kind}_share {share:g} of optim.batch_size {batch_size} must leave room for one image "
+                    "without identity and two labeled images"
                 )
-        if self.non_face_size < len(self.data.non_faces):
-            raise ValueError(
-                f"data.non_face_share {self.data.non_face_share:g} of optim.batch_size {size} must leave room for one "
-                f"image of each of the {len(self.data.non_faces)} data.non_faces"
+        if self.non_face_size < len(data.non_faces):
+            yield (
+                f"data.non_face_share {data.non_face_share:g} of optim.batch_size {batch_size} must leave room for one "
+                f"image of each of the {len(data.non_faces)} data.non_faces"
             )
-        if self.data.unlabeled and self.teacher is None:
-            raise ValueError("data.unlabeled: images without identity learn from teachers; set teacher.models")
-        return self
+        if data.unlabeled and teacher is None:
+            yield "data.unlabeled: images without identity learn from teachers; set teacher.models"
 
     @property
     def trains_heads_only(self) -> bool:
@@ -501,9 +483,7 @@ class Recipe(Section):
 
     def build_loss(self, centers: PartialFC | None = None) -> FaceLoss:
         """The loss with this recipe's settings, on these class centers; without centers, enough to score."""
-        settings = {key: value for key, value in self.method.items() if key != "name"}
-        size, classes = self.backbone.embedding_size, 0 if centers is None else centers.num_classes
-        return LOSSES[self.method["name"]](classes, size, centers=centers, seed=self.seed, **settings)
+        return build_loss(self.method, self.backbone.embedding_size, self.seed, centers)
 
     def build_network(self, loss: FaceLoss) -> FaceNetwork:
         """The network that this recipe trains, with the head of its loss and random weights."""
@@ -544,14 +524,14 @@ def require_values(recipe: Recipe) -> None:
         raise RecipeError("; ".join(missing))
 
 
-def explain(error: ValidationError) -> str:
-    """The first problems in a sentence, with the nearest field to an unknown one."""
+def explain(error: ValidationError, recipe: type[BaseModel] = Recipe) -> str:
+    """The first problems in a sentence, with the nearest field of the recipe to an unknown one."""
 
     def text_of(problem: Mapping[str, Any]) -> str:
         if problem["type"] != "extra_forbidden":
             return problem_text(problem)
         name = field_name(problem)
-        return f"unknown key {name!r}{did_you_mean(name, _fields(Recipe))}"
+        return f"unknown key {name!r}{did_you_mean(name, _fields(recipe))}"
 
     return problems_text(error.errors(), text_of)
 

@@ -232,8 +232,8 @@ class TrainedStep:
         parts = ", ".join(f"{name} {value.item():.4g}" for name, value in self.loss.parts.items())
         return (
             f"the loss is {self.loss.item()} at step {self.step}: {parts}; learning rate {self.learning_rate:g}, "
-            f"margin ramp {self.ramp:.2f}. Lower optim.lr, set optim.clip_norm, or use bf16 instead of fp16; --resume "
-            "continues from the last checkpoint"
+            f"margin ramp {self.ramp:.2f}. Lower optim.lr, set optim.clip_norm, or use bf16 instead of fp16; resume to "
+            "continue from the last checkpoint"
         )
 
 

@@ -46,35 +46,9 @@ MIN_NORM = 1e-6
 Answers = list[list[NDArray[np.float16]]]
 
 
-class TeacherEnsemble:
-    """Several embedders as one; the cosine of two of its embeddings is the mean of the embedders' cosines.
-
-    Its embedding is the concatenation of the k unit embeddings, divided by √k.
-    """
-
-    def __init__(self, models: Sequence[str]) -> None:
-        self.embedders: list[OnnxEmbedder] = [load_embedder(find_model(model), threads=_threads()) for model in models]
-
-    def embed_crops(self, crops: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """``(B, D)`` unit embeddings of RGB crops ``(B, 112, 112, 3)``, without flipping."""
-        return joined([embedder(crops).embedding for embedder in self.embedders])
-
-    def embed_cached(self, source: Source, cache: Path) -> NDArray[np.float32]:
-        """``(N, D)`` unit embeddings of a source's images plus their mirrors', from the cache if it has them.
-
-        The cache is a folder with one file per teacher and set of images; several runs may share it.
-        """
-        outputs = OutputCache(cache)
-        sha256 = hash_images(source).sha256
-
-        def embedding(embedder: OnnxEmbedder) -> NDArray[np.float32]:
-            key = {"teacher": embedder.identity, "images": sha256, "flip": True}
-            return outputs.arrays(
-                key,
-                lambda: {"embedding": embed_source(embedder, source, flip=True, batch_size=BATCH).embedding},
-            )["embedding"]
-
-        return joined([embedding(embedder) for embedder in self.embedders])
+def open_teachers(models: Sequence[str]) -> list[OnnxEmbedder]:
+    """The models whose embeddings are learned."""
+    return [load_embedder(find_model(model), threads=_threads()) for model in models]
 
 
 def open_qualities(teachers: Sequence[QualityTeacher]) -> list[OnnxQuality]:
@@ -91,10 +65,32 @@ def _threads() -> int:
 
 
 def joined(unit: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
-    """Unit embeddings of k teachers, concatenated and divided by √k."""
+    """Unit embeddings of k teachers, concatenated and divided by √k: the cosine of two is the mean of the teachers'."""
     if len(unit) == 1:
         return unit[0]
     return np.concatenate(unit, axis=1) / np.float32(np.sqrt(len(unit)))
+
+
+def embed_crops(teachers: Sequence[OnnxEmbedder], crops: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """``(B, D)`` joined unit embeddings of RGB crops ``(B, 112, 112, 3)``, without flipping."""
+    return joined([teacher(crops).embedding for teacher in teachers])
+
+
+def embed_cached(teachers: Sequence[OnnxEmbedder], source: Source, cache: Path) -> NDArray[np.float32]:
+    """``(N, D)`` joined unit embeddings of a source's images plus their mirrors', from the cache if it has them.
+
+    The cache is a folder with one file per teacher and set of images; several runs may share it.
+    """
+    outputs, sha256 = OutputCache(cache), hash_images(source).sha256
+
+    def embedding(teacher: OnnxEmbedder) -> NDArray[np.float32]:
+        key = {"teacher": teacher.identity, "images": sha256, "flip": True}
+        found = outputs.arrays(
+            key, lambda: {"embedding": embed_source(teacher, source, flip=True, batch_size=BATCH).embedding}
+        )
+        return found["embedding"]
+
+    return joined([embedding(teacher) for teacher in teachers])
 
 
 class ViewEmbeddings:

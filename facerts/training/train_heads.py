@@ -6,14 +6,12 @@ import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
-from pydantic import dataclasses as checked
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -25,8 +23,9 @@ from facerts.losses.leave_one_out_means import LeaveOneOutMeans
 from facerts.nn import HeadSpec
 from facerts.nn.device import choose_device
 from facerts.nn.twin_heads import FeatureHead
-from facerts.training.loader import SampleKey, StepSampler
+from facerts.training.loader import StepSampler
 from facerts.training.posthoc_features import Features, Labels
+from facerts.training.recipe import Section
 
 # Fewer people to measure on would give no useful intervals.
 MIN_MEASURED = 20
@@ -36,8 +35,7 @@ MIN_DEVIATION = 1e-6
 MIN_NORM = 1e-6
 
 
-@checked.dataclass(frozen=True)
-class HeadSettings:
+class HeadSettings(Section):
     """Settings of the training of heads, by AdamW without weight decay unless the method sets one.
 
     Attributes:
@@ -48,18 +46,18 @@ class HeadSettings:
         seed: seed of weights, orders, views and held-out identities.
         device: "auto", "cpu" or "cuda"; "auto" is a GPU if there is one.
         per_identity: images of each identity in a batch, for methods that draw batches by identity.
-        norm: use the logarithm of the embedding's norm as a feature; None uses it if it is available.
+        norm: use the logarithm of the embedding's norm as a feature, if the embedder outputs it.
     """
 
-    hidden: int = Field(default=256, ge=1)
-    epochs: int = Field(default=8, ge=1)
-    batch_size: int = Field(default=512, ge=2)
-    lr: float = Field(default=1e-3, gt=0)
-    holdout: float = Field(default=0.1, ge=0, le=0.9)
+    hidden: int = Field(256, ge=1)
+    epochs: int = Field(8, ge=1)
+    batch_size: int = Field(512, ge=2)
+    lr: float = Field(1e-3, gt=0)
+    holdout: float = Field(0.1, ge=0, le=0.9)
     seed: int = 0
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    per_identity: int = Field(default=4, ge=2)
-    norm: bool | None = None
+    per_identity: int = Field(4, ge=2)
+    norm: bool = True
 
 
 @dataclass(frozen=True)
@@ -85,18 +83,21 @@ class TrainedHeads:
     measured: NDArray[np.bool_]
 
 
-def train_heads(loss: FaceLoss, features: Features, labels: Labels, settings: HeadSettings) -> TrainedHeads:
-    """Train a loss's head on features.
+def train_heads(
+    loss: FaceLoss, features: Features, labels: Labels, settings: HeadSettings, *, norm: bool = False
+) -> TrainedHeads:
+    """Train a loss's head on features, until the loss on held-out identities rises, or for all epochs.
 
     Args:
         loss: its ``state`` is trained too.
         features: features of V views of N images, all first views first.
         labels: ``(N,)`` identities of the images, numbered without gaps.
+        norm: use the logarithm of the embedding's norm as a feature.
     """
     # PyTorch's global generator must not change for the caller.
     with torch.random.fork_rng():
         torch.manual_seed(settings.seed)
-        return _train(loss, features, labels, settings)
+        return _train(loss, features, labels, settings, norm)
 
 
 def held_out(labels: Labels, share: float, seed: int) -> NDArray[np.bool_]:
@@ -120,7 +121,7 @@ def measured_half(labels: Labels, held: NDArray[np.bool_], seed: int) -> NDArray
 
 
 class _Images:
-    """Views of images, and the mean embeddings of the identities that they are compared with.
+    """Features of images' views, and the mean embeddings of the identities that they are compared with.
 
     Args:
         features: features of V views of all N images.
@@ -144,89 +145,71 @@ class _Images:
         self.views = len(features.unit) // len(labels)
         rows = (np.arange(self.views)[:, None] * len(labels) + self.numbers).reshape(-1)
         # Row v·n + i is view v of image i.
-        self._unit, self._embedding, self._tap = (
+        self.unit, self.embedding, self.tap = (
             torch.from_numpy(values[rows]).to(device) for values in (features.unit, features.embedding, features.tap)
         )
-        means = features.unit[: len(labels)][in_means]
-        self.centers = LeaveOneOutMeans(torch.from_numpy(means), torch.from_numpy(mean_rows), len(identities)).to(
-            device
-        )
+        means = torch.from_numpy(features.unit[: len(labels)][in_means])
+        self.centers = LeaveOneOutMeans(means, torch.from_numpy(mean_rows), len(identities)).to(device)
 
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    @property
-    def features(self) -> tuple[Tensor, Tensor]:
-        """``(V·n, d)`` embeddings before normalization, and ``(V·n, f)`` values of the tapped tensor."""
-        return self._embedding, self._tap
-
-    def batches(self, loss: FaceLoss, size: int, per_identity: int, seed: int, epoch: int) -> list[list[SampleKey]]:
-        """The epoch's batches of images, as a run would draw them."""
-        steps = len(self) // size
-        several = per_identity if loss.sampler == "identities" else None
+    def batches(self, loss: FaceLoss, settings: HeadSettings, epoch: int) -> list[Tensor]:
+        """Rows ``(M·B,)`` of the features in each of an epoch's batches, drawn as in a run; first views first."""
+        images = len(self.numbers)
+        size = min(settings.batch_size, images)
+        steps = images // size if size else 0
+        several = settings.per_identity if loss.sampler == "identities" else None
         order = range(epoch * steps, (epoch + 1) * steps)
-        return list(StepSampler(self.labels, size, seed, order, loss.views, several, slice(None), ()))
+        drawn = StepSampler(self.labels, size, settings.seed, order, loss.views, several, slice(None), ())
+        keys = [torch.tensor(batch).T for batch in drawn] if steps else []
+        return [(epochs * loss.views + views) % self.views * images + numbers for epochs, numbers, views in keys]
 
-    def rows(self, batch: list[SampleKey], loss: FaceLoss) -> Tensor:
-        """Rows ``(M·B,)`` of the features of a batch; all first views come first."""
-        epochs, images, views = (torch.tensor(column) for column in zip(*batch, strict=True))
-        return (epochs * loss.views + views) % self.views * len(self) + images
-
-    def loss(self, heads: QualityHeads, loss: FaceLoss, batch: list[SampleKey], step: int) -> Tensor:
+    def loss(self, heads: QualityHeads, loss: FaceLoss, rows: Tensor, step: int) -> Tensor:
         """The mean loss of a batch; the views of an image come in turn."""
-        rows = self.rows(batch, loss)
-        images = rows % len(self)
-        labels = torch.from_numpy(self.labels)[images].to(self._unit.device)
+        images = rows % len(self.numbers)
+        labels = torch.from_numpy(self.labels)[images].to(self.unit.device)
         # Rows of the first views, which are the original images.
-        centers = self.centers.without(self._unit[images], labels)
+        centers = self.centers.without(self.unit[images], labels)
         samples = torch.from_numpy(self.numbers)[images]
-        outputs = heads(self._embedding[rows], self._tap[rows])
+        outputs = heads(self.embedding[rows], self.tap[rows])
         return loss.of_batch(outputs, labels, samples=samples, step=step, centers=centers).total
 
 
-def _train(loss: FaceLoss, features: Features, labels: Labels, settings: HeadSettings) -> TrainedHeads:
-    """Train until the held-out loss rises, or for all epochs."""
+def _train(loss: FaceLoss, features: Features, labels: Labels, settings: HeadSettings, norm: bool) -> TrainedHeads:
     device, seed = choose_device(settings.device), settings.seed
     held = held_out(labels, settings.holdout, seed)
     measured = measured_half(labels, held, seed)
     images = _Images(features, labels, ~held, ~held, device)
     # Held-out images are compared with the means of other identities too, as images of new people would be.
     heldout = _Images(features, labels, ~measured, held & ~measured, device)
-    if loss.views > images.views:
-        raise Error(f"{loss.name} compares {loss.views} views of each image, but there are only {images.views}")
-    heads = QualityHeads(*images.features, loss.heads(), settings.hidden, norm=bool(settings.norm)).to(device)
+    heads = QualityHeads(images.embedding, images.tap, loss.heads(), settings.hidden, norm=norm).to(device)
     learned = nn.ModuleDict({"heads": heads, "state": loss.state}).to(device)
     # Decoupled weight decay, which is what losses that set their own expect.
     optimizer = torch.optim.AdamW(loss.parameter_groups(heads), lr=settings.lr, weight_decay=0.0)
     for group in optimizer.param_groups:
         group["lr"] *= group.get("lr_scale", 1.0)
-    size = min(settings.batch_size, len(images))
-    steps = len(images) // size
-    batches_of = partial(images.batches, loss, size, settings.per_identity, seed)
-    check_size = min(settings.batch_size, len(heldout))
-    checks = heldout.batches(loss, check_size, settings.per_identity, seed, 0) if check_size else []
+    # Always with the same views and noise.
+    checks = heldout.batches(loss, settings, 0)
     losses: list[float] = []
     heldout_losses: list[float] = []
     best = copy.deepcopy(learned.state_dict())
     with progress_bar() as bar:
-        task = bar.add_task(loss.name, total=settings.epochs * steps, unit="batches")
+        task = bar.add_task(loss.name, total=settings.epochs, unit="epochs")
         for epoch in range(settings.epochs):
             learned.train()
+            batches = images.batches(loss, settings, epoch)
             total = 0.0
-            for step, batch in enumerate(batches_of(epoch), epoch * steps):
-                value = images.loss(heads, loss, batch, step)
+            for step, rows in enumerate(batches, epoch * len(batches)):
+                value = images.loss(heads, loss, rows, step)
                 if not math.isfinite(value.item()):
                     raise NonFiniteLossError(f"the loss is {value.item()} at step {step}; lower train.lr")
                 optimizer.zero_grad(set_to_none=True)
                 value.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
                 total += value.item()
-            losses.append(total / steps)
-            bar.update(task, advance=steps)
+            losses.append(total / len(batches))
+            bar.advance(task)
             learned.eval()
             message = f"epoch {epoch + 1} loss {losses[-1]:.4f}"
             if checks:
-                # Always with the same views and noise.
                 heldout_losses.append(_mean_loss(heldout, heads, loss, checks))
                 message += f", on held-out identities {heldout_losses[-1]:.4f}"
             say(message)
@@ -236,15 +219,15 @@ def _train(loss: FaceLoss, features: Features, labels: Labels, settings: HeadSet
     learned.load_state_dict(best)
     learned.eval().cpu()
     identities = len(np.unique(images.labels))
-    return TrainedHeads(heads, loss, losses, heldout_losses, len(images), identities, held, measured)
+    return TrainedHeads(heads, loss, losses, heldout_losses, len(images.numbers), identities, held, measured)
 
 
 @torch.no_grad()
-def _mean_loss(images: _Images, heads: QualityHeads, loss: FaceLoss, batches: list[list[SampleKey]]) -> float:
+def _mean_loss(images: _Images, heads: QualityHeads, loss: FaceLoss, batches: list[Tensor]) -> float:
     try:
-        return float(np.mean([images.loss(heads, loss, batch, 0).item() for batch in batches]))
+        return float(np.mean([images.loss(heads, loss, rows, 0).item() for rows in batches]))
     except Error as error:
-        raise Error(f"on {len(images)} held-out images: {error}, or change train.holdout") from error
+        raise Error(f"on {len(images.numbers)} held-out images: {error}, or change train.holdout") from error
 
 
 class QualityHeads(nn.Module):

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
 from facerts.datasets import PairBenchmark, Source, open_benchmark, open_source, pairs_from_identities
+from facerts.embedding import OnnxEmbedder
 from facerts.embedding.embed import embed_source
 from facerts.embedding.outputs import Embedder
 from facerts.errors import DataError
@@ -23,7 +24,7 @@ from facerts.metrics.error_versus_reject import error_versus_reject
 from facerts.metrics.intervals import Interval, percentile_interval
 from facerts.training.init_weights import init_weights
 from facerts.training.recipe import Recipe, Validation
-from facerts.training.teachers import TeacherEnsemble
+from facerts.training.teachers import open_teachers
 
 # FMRs of thresholds: the lowest at which enough impostor pairs match.
 FMRS = (1e-3, 1e-2, 1e-1)
@@ -52,7 +53,7 @@ class Validator:
         self._errors = []
         if not recipe.backbone.embedding:
             assert recipe.teacher is not None
-            teachers = TeacherEnsemble(recipe.teacher.models)
+            teachers = open_teachers(recipe.teacher.models)
             self._errors = [TeachersErrors(source, teachers) for source in sources]
             self._benchmarks: list[PairBenchmark] = []
             self.names = [errors.name for errors in self._errors]
@@ -67,7 +68,7 @@ class Validator:
         self.names = [benchmark.name for benchmark in self._benchmarks]
 
     def measure(self, embedder: Embedder) -> Iterator[tuple[str, dict[str, float]]]:
-        """Yield the name of each set with its accuracy, AUROC, EER and TAR at each FAR, or the area of each teacher.
+        """Yield the name of each set with its accuracy, AUROC, EER and FNMR at each FMR, or the area of each teacher.
 
         Prints a warning if all pairs have the same similarity.
         """
@@ -105,12 +106,12 @@ def require_sets(settings: Validation, keys: Collection[str]) -> None:
 class TeachersErrors:
     """How well a quality orders the teachers' errors on held-out identities: areas below error versus reject."""
 
-    def __init__(self, source: Source, teachers: TeacherEnsemble) -> None:
+    def __init__(self, source: Source, teachers: Sequence[OnnxEmbedder]) -> None:
         if source.labels is None:
             raise DataError(f"{source.name}: pairs need identities, and this source has none")
         self.name, self._source = source.name, source
         self._pairs = {}
-        for embedder in teachers.embedders:
+        for embedder in teachers:
             embedding = embed_source(embedder, source, flip=False).embedding
             try:
                 self._pairs[embedder.name] = compare_all(embedding, source.labels)

@@ -1,5 +1,3 @@
-from __future__ import annotations
+from tests.training.conftest import make_recipe, teacher
 
-from tests.training.conftest import make_recipe
-
-__all__ = ["make_recipe"]
+__all__ = ["make_recipe", "teacher"]

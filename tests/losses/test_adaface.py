@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -13,7 +11,7 @@ from tests.loss_examples import batch_of, noise_of, of_lengths, slow_softmax, va
 M = 0.4
 
 
-def with_statistics(mean: float, std: float) -> AdaFace:
+def with_statistics(mean, std):
     """A method whose μ and σ hardly change."""
     method = AdaFace(momentum=1 - 1e-12)
     method.state.mean.fill_(mean)
@@ -30,7 +28,7 @@ def test_against_a_slow_reading_of_the_paper(ramp):
     batch_std = math.sqrt(sum((a - batch_mean) ** 2 for a in clipped) / 4)
     mean, std = 0.99 * 20 + 0.01 * batch_mean, 0.99 * 100 + 0.01 * batch_std
 
-    def target(angle: float, row: int) -> float:
+    def target(angle, row):
         z = min(max((clipped[row] - mean) / (std / 0.33), -1.0), 1.0)
         return math.cos(min(max(angle - ramp * M * z, 0.0), math.pi)) - ramp * (M * z + M)
 

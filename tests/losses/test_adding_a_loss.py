@@ -1,12 +1,9 @@
 """The loss of docs/adding-a-loss.md trains, is exported, and passes its own test."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -32,10 +29,10 @@ TINY = [
 
 
 @pytest.fixture
-def load(monkeypatch) -> Callable[[str, str], ModuleType]:
+def load(monkeypatch):
     """Import a code block of the page under a name."""
 
-    def loaded(name: str, code: str) -> ModuleType:
+    def loaded(name, code):
         module = ModuleType(name)
         monkeypatch.setitem(sys.modules, name, module)
         exec(compile(code, name, "exec"), module.__dict__)
@@ -45,7 +42,7 @@ def load(monkeypatch) -> Callable[[str, str], ModuleType]:
 
 
 @pytest.fixture
-def normface(load, monkeypatch) -> ModuleType:
+def normface(load, monkeypatch):
     """The method of the page, in the registry."""
     module = load("facerts.losses.normface", METHOD)
     monkeypatch.setitem(LOSSES, "normface", module.NormFace)

@@ -1,21 +1,17 @@
 """Several processes train like a single one: the same gradients, the same result, and recovery after a crash."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
 
@@ -37,7 +33,7 @@ CLASSIFY = sorted(name for name, method in LOSSES.items() if issubclass(method, 
 BATCH, IDENTITIES, FEATURES, SIZE, STEPS = 12, 11, 6, 5, 3
 
 
-def batch_of(processes: Processes, step: int) -> tuple[Tensor, Images]:
+def batch_of(processes, step):
     """This process's share of a step's features, labels and keys."""
     generator = torch.Generator().manual_seed(step)
     features = torch.randn(BATCH, FEATURES, generator=generator, dtype=torch.float64) * 3
@@ -47,7 +43,7 @@ def batch_of(processes: Processes, step: int) -> tuple[Tensor, Images]:
     return features[mine], Images(labels[mine], samples[mine], step, 0.8)
 
 
-def gradients_of(name: str, processes: Processes, chunk: int = 4) -> list[Tensor]:
+def gradients_of(name, processes, chunk=4):
     """Gradients of network, state and all centers after a few steps, their norm, and the state itself."""
     torch.manual_seed(0)
     method = LOSSES[name](embedding_size=SIZE)
@@ -74,11 +70,11 @@ def gradients_of(name: str, processes: Processes, chunk: int = 4) -> list[Tensor
     return found
 
 
-def gradients(processes: Processes, names: list[str]) -> dict[str, list[Tensor]]:
+def gradients(processes, names):
     return {name: gradients_of(name, processes) for name in names}
 
 
-def talk(rank: int, count: int, port: int, program: Callable[..., object], argument: object, out: str) -> None:
+def talk(rank, count, port, program, argument, out):
     """Let each process run a program; the first saves the results."""
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     torch.set_num_threads(1)
@@ -90,7 +86,7 @@ def talk(rank: int, count: int, port: int, program: Callable[..., object], argum
     torch.distributed.destroy_process_group()
 
 
-def in_processes(count: int, program: Callable[..., object], argument: object, folder: Path) -> Any:
+def in_processes(count, program, argument, folder):
     """The results of a program in so many processes, which import PyTorch once for all of them."""
     multiprocessing.set_forkserver_preload([__name__])
     arguments = (count, free_port(), program, argument, str(folder / "results.pt"))
@@ -99,7 +95,7 @@ def in_processes(count: int, program: Callable[..., object], argument: object, f
 
 
 @pytest.fixture(scope="module")
-def alone() -> dict[str, list[Tensor]]:
+def alone():
     return gradients(Processes(), CLASSIFY)
 
 
@@ -122,7 +118,7 @@ WAYS = {
 }
 
 
-def trained(recipe: Recipe, processes: Processes) -> dict[str, Tensor]:
+def trained(recipe, processes):
     """Weights after a few steps in float64, with fixed BatchNorm statistics, which are not shared between processes."""
     data = TrainingData(recipe, processes)
     learner = Learner(recipe, data.identities, processes=processes)
@@ -135,17 +131,17 @@ def trained(recipe: Recipe, processes: Processes) -> dict[str, Tensor]:
 
 
 @contextmanager
-def exactly() -> Iterator[None]:
+def exactly():
     """Float64 throughout, and fixed statistics."""
 
-    def keep(self: FaceNetwork, mode: bool = True) -> FaceNetwork:
+    def keep(self, mode=True):
         nn.Module.train(self, mode)
         for module in self.modules():
             if isinstance(module, nn.BatchNorm2d | nn.BatchNorm1d):
                 module.eval()
         return self
 
-    def wide(crops: Tensor, channels_last: bool) -> Tensor:
+    def wide(crops, channels_last):
         return to_network_input(crops).double()
 
     with pytest.MonkeyPatch.context() as patch:
@@ -158,7 +154,7 @@ def exactly() -> Iterator[None]:
             torch.set_default_dtype(torch.float32)
 
 
-def learn(processes: Processes, recipes: dict[str, str]) -> dict[str, dict[str, Tensor]]:
+def learn(processes, recipes):
     """The weights after each recipe."""
     with exactly():
         return {way: trained(Recipe.model_validate_json(text), processes) for way, text in recipes.items()}
@@ -212,7 +208,7 @@ def test_a_sample_of_centers_includes_those_of_the_batch_and_changes_with_the_st
 OVERRIDES = ("optim.epochs=6", "optim.milestones=[]", "logging.checkpoint_steps=2", "backbone.dropout=0")
 
 
-def torchrun(count: int, recipe: Path, run: Path, *options: str) -> list[str]:
+def torchrun(count, recipe, run, *options):
     """A command that trains in several processes, and restarts them if one dies."""
     return [
         *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--max-restarts", "2"),
@@ -222,13 +218,13 @@ def torchrun(count: int, recipe: Path, run: Path, *options: str) -> list[str]:
 
 
 @pytest.fixture
-def recipe_file(make_recipe, tmp_path) -> Path:
+def recipe_file(make_recipe, tmp_path):
     make_recipe()
     return tmp_path / "tiny.yaml"
 
 
 @pytest.fixture
-def one_thread(monkeypatch) -> None:
+def one_thread(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -13,7 +11,7 @@ from tests.loss_examples import batch_of, slow_softmax, value_of
 SIZE = 6
 
 
-def method(**settings: float) -> DUL:
+def method(**settings):
     return DUL(embedding_size=SIZE, **settings)
 
 

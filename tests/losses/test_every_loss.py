@@ -1,18 +1,14 @@
 """Properties of every method in the registry; new methods are tested without a change here."""
 
-from __future__ import annotations
-
 import itertools
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from scipy import stats
-from torch import Tensor
 from torch.nn import functional as F
 
-from facerts.losses import LOSSES, ClassificationLoss, FaceLoss
+from facerts.losses import LOSSES, ClassificationLoss
 from facerts.losses.face_loss import setting_names
 from facerts.losses.partial_fc import PartialFC
 from facerts.nn.twin_heads import HeadSpec
@@ -24,12 +20,15 @@ WITHOUT_HEAD = [
     *("arcface", "cosface", "magface", "adaface", "supcon", "esupcon", "tightness", "spce", "tau", "tempnet")
 ]
 # Few views to contrast allow a small ρ only.
-SETTINGS: dict[str, dict[str, Any]] = {"tempnet": {"rho": 0.5}}
-# Parts of these are constant to autograd, but not to finite differences; their own files test the gradients.
-DETACHED = {"adaface", "crfiqa", "pfe", "tightness", "spce"}
+SETTINGS = {"tempnet": {"rho": 0.5}}
+# To autograd these are constants in a part of the loss, but not to finite differences.
+DETACHED = {
+    **dict.fromkeys(("adaface", "pfe", "tightness", "spce"), ("embedding",)),
+    "crfiqa": ("embedding", "centers"),
+}
 
 
-def build(name: str, **settings: Any) -> FaceLoss:
+def build(name, **settings):
     """A method on embeddings of 8 values, its own network in float64."""
     torch.manual_seed(1)
     known = setting_names(LOSSES[name])
@@ -39,7 +38,7 @@ def build(name: str, **settings: Any) -> FaceLoss:
     return method
 
 
-def example(method: FaceLoss) -> tuple[PartialFC, dict[str, Tensor], Images]:
+def example(method):
     """Centers of five people, outputs for images of three of them, two images of each, and their batch."""
     torch.manual_seed(2)
     batch = batch_of([0, 1, 4, 0, 1, 4], method.views)
@@ -50,24 +49,25 @@ def example(method: FaceLoss) -> tuple[PartialFC, dict[str, Tensor], Images]:
     return centers, outputs, batch
 
 
-@pytest.mark.parametrize("name", [name for name in LOSSES if name not in DETACHED])
+@pytest.mark.parametrize("name", LOSSES)
 def test_the_gradient_of_the_whole_loss_by_gradcheck(name):
-    method = build(name, logit_scale=8.0, stop_gradient=False)
+    method = build(name, logit_scale=8.0, stop_gradient=False, momentum=1 - 1e-12)
     centers, outputs, batch = example(method)
     if name == "magface":
         # Norms inside of its range, one below and one above it.
         lengths = torch.tensor([40.0, 5.0, 60.0, 20.0, 90.0, 150.0], dtype=torch.float64)
         outputs["embedding"] = F.normalize(outputs["embedding"]) * lengths.unsqueeze(1)
 
-    def total(*values: Tensor) -> Tensor:
-        return value_of(method, dict(zip(outputs, values, strict=True)), batch, centers).total
-
-    inputs = tuple(value.requires_grad_() for value in outputs.values())
-    assert torch.autograd.gradcheck(total, inputs)
+    # Of the length of embeddings; as they start, a difference would turn them by as much as it moves an embedding.
+    centers.weight.data *= 100
+    inputs = {**outputs, **({"centers": centers.weight} if method.needs_centers else {})}
+    learned = {key: value.requires_grad_() for key, value in inputs.items() if key not in DETACHED.get(name, ())}
+    # It changes its inputs in place.
+    assert torch.autograd.gradcheck(lambda *_: value_of(method, outputs, batch, centers).total, tuple(learned.values()))
 
 
 # What leaves a method's loss at that of ArcFace, and the outputs of its head that do.
-NEUTRAL: dict[str, tuple[dict[str, Any], float]] = {
+NEUTRAL = {
     "arcface": ({}, 0.0),
     "cosface": ({}, 0.0),
     "magface": ({"regularizer_weight": 0.0}, 0.0),
@@ -115,7 +115,7 @@ def test_the_ramp_scales_the_margin(name):
     assert totals[2] > totals[0]
 
 
-def assert_finite(method: FaceLoss, inputs: dict[str, Tensor], batch: Images, centers: PartialFC, case: object) -> None:
+def assert_finite(method, inputs, batch, centers, case):
     """The loss, what is logged of it, and all gradients."""
     loss = value_of(method, inputs, batch, centers)
     (loss.total + 0.0 * centers.weight.sum()).backward()
@@ -206,33 +206,14 @@ def test_where_the_right_identity_wins_the_loss_sharpens_and_elsewhere_it_flatte
     ("name", "settings"),
     [
         ("cosface", {"margin": -0.1}),
-        ("cosface", {"logit_scale": 0}),
         ("cosface", {"margin_gradient": "exact"}),
         ("magface", {"lower_norm": 110}),
-        ("magface", {"lower_norm": 0}),
         ("magface", {"lower_margin": 0.9}),
-        ("magface", {"regularizer_weight": -1}),
-        ("magface", {"margin": 0}),
-        ("adaface", {"concentration": 0}),
         ("adaface", {"momentum": 1}),
-        ("adaface", {"h": 0.3}),
-        ("crfiqa", {"beta": 0}),
-        ("crfiqa", {"regression_weight": -1}),
-        ("rts", {"degrees": 2}),
-        ("rts", {"kl_weight": -1}),
         ("rts", {"scale": "both"}),
-        ("rts", {"temperature": "cold"}),
         ("rts", {"margin": float("nan")}),
-        *((name, {"temperature": 0}) for name in ("supcon", "esupcon", "tightness", "spce")),
-        *((name, {"projection": 128}) for name in ("esupcon", "spce")),
-        ("tau", {"tau_min": 0}),
-        ("tempnet", {"contrast": "memory"}),
-        ("tempnet", {"rho": 0}),
+        ("spce", {"projection": 128}),
         ("tempnet", {"tau_min": 0.05}),
-        ("tempnet", {"tau_max": 0}),
-        ("tempnet", {"references": 1}),
-        ("tempnet", {"last_layer": "mlp"}),
-        ("tempnet", {"denominator_rate": 0.0}),
     ],
 )
 def test_impossible_settings_are_refused(name, settings):

@@ -1,7 +1,5 @@
 """Methods that learn a factor of each image's logits: GODIN's 1/g, and Relaxed Softmax's α."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

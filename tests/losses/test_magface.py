@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -26,7 +24,7 @@ def test_against_a_slow_reading_of_the_paper(ramp):
     centers, embedding = PartialFC(7, 6).double(), of_lengths(3, 20, 70, 200)
     norms, labels = [10.0, 20.0, 70.0, 110.0], [0, 6, 3, 3]
 
-    def target(angle: float, row: int) -> float:
+    def target(angle, row):
         shifted = angle + ramp * (0.45 + 0.35 * (norms[row] - 10) / 100)
         assert shifted < math.pi
         return math.cos(shifted)

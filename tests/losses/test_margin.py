@@ -1,7 +1,5 @@
 """Margins on the target cosine."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,14 +1,12 @@
 """TempNet's moving averages of the denominators, against the batch's own loss and against loops in NumPy."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from facerts.errors import Error, ModelError
@@ -27,21 +25,21 @@ CENTERS = PartialFC(3, 6)
 class Temperatures(nn.Module):
     """Given temperatures instead of a temperature network."""
 
-    def __init__(self, tau: Tensor) -> None:
+    def __init__(self, tau):
         super().__init__()
         self.tau = nn.Parameter(tau)
 
-    def forward(self, _: Tensor) -> Tensor:
+    def forward(self, _):
         return self.tau
 
 
-def method(rate: float, **settings: object) -> TempNet:
+def method(rate, **settings):
     torch.manual_seed(0)
     fields = {"rho": RHO, "hidden": 8, "references": 5, "denominator_rate": rate}
     return TempNet(embedding_size=6, **{**fields, **settings})
 
 
-def step(images: list[int], labels: list[int], seed: int) -> tuple[Images, Tensor, Tensor]:
+def step(images, labels, seed):
     """A batch of two views of each image, unit embeddings and temperatures."""
     random = torch.Generator().manual_seed(seed)
     rows = 2 * len(images)
@@ -50,9 +48,7 @@ def step(images: list[int], labels: list[int], seed: int) -> tuple[Images, Tenso
     return batch, embedding, torch.rand(rows, generator=random, dtype=torch.float64) + 0.2
 
 
-def by_hand(
-    z: Floats, tau: Floats, labels: list[int], images: list[int], u: dict[int, float], rate: float
-) -> tuple[float, Floats, Floats]:
+def by_hand(z, tau, labels, images, u, rate):
     """Loss and gradients by unit embeddings and by temperatures; moves u, the averages by image."""
     rows, count = len(z), len(images)
     total, by_z, by_tau, views = 0.0, np.zeros_like(z), np.zeros(rows), {image: [] for image in images}

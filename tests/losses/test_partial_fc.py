@@ -1,12 +1,9 @@
 """The class centers and the softmax over them, whole or over a sample of them."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest
 import torch
-from torch import Tensor
 from torch.func import functional_call
 from torch.nn import functional as F
 
@@ -15,7 +12,7 @@ from facerts.losses.partial_fc import PartialFC, RowUpdates
 from tests.loss_examples import slow_softmax
 
 
-def stepping(identities: int, sample: float | None = None) -> tuple[PartialFC, torch.optim.SGD]:
+def stepping(identities, sample=None):
     """Centers that are updated in the backward pass."""
     centers = PartialFC(identities, 8, chunk=100, sample=sample).double()
     optimizer = torch.optim.SGD([centers.weight], lr=0.3, momentum=0.9, weight_decay=0.01)
@@ -23,7 +20,7 @@ def stepping(identities: int, sample: float | None = None) -> tuple[PartialFC, t
     return centers, optimizer
 
 
-def differentiate(centers: PartialFC) -> Tensor:
+def differentiate(centers):
     torch.manual_seed(3)
     embedding = torch.randn(16, 8, dtype=torch.double, requires_grad=True)
     scale = torch.tensor(9.0, dtype=torch.double)
@@ -60,7 +57,7 @@ def test_gradients_of_embeddings_centers_and_scales_by_gradcheck():
     torch.manual_seed(1)
     centers, labels = PartialFC(5, 4, chunk=2).double(), torch.tensor([0, 4, 1])
 
-    def entropy(embedding: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
+    def entropy(embedding, weight, scale):
         inputs = embedding, labels, lambda cosine: cosine - 0.2, scale
         return functional_call(centers, {"weight": weight}, inputs)
 

@@ -1,14 +1,11 @@
 """The robust loss f(τ), its derivatives, and the temperature that minimizes it."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 import pytest
 import torch
 from scipy.optimize import minimize_scalar
-from torch import Tensor
 from torch.nn import functional as F
 
 from facerts.losses.robust_loss import (
@@ -21,13 +18,13 @@ from facerts.losses.robust_loss import (
 TAU_MIN = 1e-3
 
 
-def cosines(rows: int, columns: int, seed: int = 0, size: int = 24) -> Tensor:
+def cosines(rows, columns, seed=0, size=24):
     generator = torch.Generator().manual_seed(seed)
     a, b = (torch.randn(n, size, generator=generator, dtype=torch.float64) for n in (rows, columns))
     return F.normalize(a) @ F.normalize(b).T
 
 
-def robust_loss(logits: Tensor, positive: Tensor, tau: Tensor, rho: float, contrasted: Tensor | None = None) -> Tensor:
+def robust_loss(logits, positive, tau, rho, contrasted=None):
     return tau * (log_denominator(logits, positive, tau, contrasted) + rho)
 
 
@@ -45,7 +42,7 @@ def test_derivatives_are_those_of_autograd_and_autograds_those_of_the_formula():
     assert torch.autograd.gradcheck(lambda *parts: robust_loss(*parts, 0.5, mask), inputs)
 
 
-def hostile() -> dict[str, Tensor]:
+def hostile():
     torch.manual_seed(3)
     dominating = 0.01 * torch.randn(20, 50, dtype=torch.float64)
     dominating[:, 0] = 1.0
@@ -76,7 +73,7 @@ def test_newton_finds_the_minimum(kind):
         assert (tau >= TAU_MIN).all()
         for row, actual in zip(shifted[:2].numpy(), tau[:2].tolist(), strict=True):
 
-            def value(log_tau: float, row: np.ndarray = row, rho: float = rho) -> float:
+            def value(log_tau, row=row, rho=rho):
                 at = math.exp(log_tau)
                 return at * float(np.log(np.exp(row / at).mean()) + rho)
 

@@ -1,7 +1,5 @@
 """Class centers updated in the backward pass: the weights and momenta of an ordinary step, without a full gradient."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -11,13 +9,12 @@ from facerts.losses import LOSSES, ClassificationLoss
 from facerts.losses.partial_fc import RowUpdates
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
-from facerts.training.recipe import Recipe
 from tests.losses.test_partial_fc import differentiate, stepping
 
 CLASSIFY = sorted(name for name, method in LOSSES.items() if issubclass(method, ClassificationLoss))
 
 
-def sgd(weight: Tensor, momentum: float = 0.9) -> torch.optim.SGD:
+def sgd(weight, momentum=0.9):
     return torch.optim.SGD([weight], lr=0.3, momentum=momentum, weight_decay=0.01)
 
 
@@ -57,7 +54,7 @@ def test_autograd_detects_updated_rows():
         squares.backward()
 
 
-def learn(recipe: Recipe, steps: int = 3) -> Learner:
+def learn(recipe, steps=3):
     data = TrainingData(recipe)
     learner = Learner(recipe, data.identities)
     for step, batch in enumerate(data.batches(0, steps)):
@@ -100,7 +97,7 @@ def test_settings_that_need_the_full_gradient_disable_row_updates(make_recipe, o
 
 def test_no_gradient_as_large_as_the_centers_is_allocated():
     centers, _ = stepping(4000)
-    sizes: list[int] = []
+    sizes = []
 
     class Watch(TorchDispatchMode):
         def __torch_dispatch__(self, function, types, arguments=(), options=None):

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -15,14 +13,13 @@ from facerts.losses.leave_one_out_means import LeaveOneOutMeans
 from facerts.losses.noise import keyed_normal
 from facerts.losses.partial_fc import PartialFC
 from facerts.losses.rts import MIN_TEMPERATURE, RTS, gamma_kl, mean_temperature, temperature
-from facerts.nn.twin_heads import HeadSpec
-from tests.loss_examples import Images, batch_of, noise_of, value_of
+from tests.loss_examples import batch_of, noise_of, value_of
 
 DEGREES = 16
 ENTRIES = {"vector": DEGREES, "shared": 1}
 
 
-def batch(size: int, step: int = 5) -> Images:
+def batch(size, step=5):
     return batch_of((torch.arange(size) % 7).tolist(), step=step)
 
 
@@ -139,12 +136,6 @@ def test_the_score_is_the_arithmetic_mean_of_unequal_scales():
     torch.testing.assert_close(RTS(degrees=4).image_terms(outputs, noise_of(RTS(), batch(3))).per_image["v"], mean)
     far = RTS().score({"embedding": torch.randn(1, 4), "log_scale": torch.full((1, 4), 1e3)})
     assert far["quality"].item() == -1e3
-
-
-def test_the_head_has_a_batch_norm_and_the_papers_settings_are_the_defaults():
-    assert RTS().heads() == {"log_scale": HeadSpec(DEGREES, batch_norm=True)}
-    assert RTS(scale="shared").heads() == {"log_scale": HeadSpec(1, batch_norm=True)}
-    assert RTS().kl_weight == 10
 
 
 # The noise

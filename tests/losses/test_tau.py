@@ -1,29 +1,26 @@
-from __future__ import annotations
-
 import math
 
 import pytest
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 
 from facerts.losses.partial_fc import PartialFC
 from facerts.losses.tau import TaU, temperature
 from facerts.nn.twin_heads import HeadSpec
-from tests.loss_examples import Images, batch_of, slow_info_nce, value_of
+from tests.loss_examples import batch_of, slow_info_nce, value_of
 
 IMAGES = 5
 CENTERS = PartialFC(3, 4)  # which the loss does not use
 
 
-def example(size: int = 4) -> tuple[dict[str, Tensor], Images]:
+def example(size=4):
     torch.manual_seed(12)
     embedding = torch.randn(2 * IMAGES, size, dtype=torch.float64)
     u = torch.randn(2 * IMAGES, 1, dtype=torch.float64)
     return {"embedding": embedding, "log_odds": u}, batch_of([0] * IMAGES, 2)
 
 
-def build(tau_min: float = 0.1) -> TaU:
+def build(tau_min=0.1):
     return TaU(tau_min=tau_min)
 
 

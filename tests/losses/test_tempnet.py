@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import math
 
@@ -21,12 +19,12 @@ from tests.loss_examples import Images, batch_of, value_of
 LABELS = [0, 1, 4]
 
 
-def method(**settings: object) -> TempNet:
+def method(**settings):
     torch.manual_seed(0)
     return TempNet(embedding_size=8, **{"hidden": 16, "references": 12, "rho": 0.5, **settings})
 
 
-def small(**settings: object) -> TempNet:
+def small(**settings):
     return TempNet(embedding_size=8, **{"rho": 0.5, **settings})
 
 
@@ -70,17 +68,6 @@ def test_the_network_starts_as_the_paper_says():
     linear = TemperatureNetwork(32, TempNet(last_layer="linear"))
     assert "log_sharpness" not in linear.state_dict()
     assert 0 < linear.weight.abs().max() <= 1 / 16
-
-
-def test_no_unit_dies_when_all_temperatures_move_alike():
-    torch.manual_seed(2)
-    network = TemperatureNetwork(32, TempNet())
-    embedding = F.normalize(torch.randn(200, 32))
-    with torch.no_grad():
-        network.features.bias.sub_(2.0)
-        assert (network.features(embedding) < 0).all()
-    network(embedding).sum().backward()
-    assert (network.features.bias.grad != 0).all()
 
 
 def test_temperatures_keep_their_range_whatever_is_learned():
@@ -147,14 +134,11 @@ def test_too_large_a_rho_is_refused(contrast, hint):
     assert torch.isfinite(value_of(method(contrast=contrast, rho=1.38), outputs, batch, centers).total)
     with pytest.raises(Error, match=rf"method\.rho 1\.39 .* log\(4\).*{hint}"):
         value_of(method(contrast=contrast, rho=1.39), outputs, batch, centers)
-
-
-def test_only_the_robust_loss_of_temperatures_that_are_learned_bounds_rho():
-    outputs, centers, batch = {"embedding": torch.randn(6, 8)}, PartialFC(4, 8), batch_of([0, 1, 2], 2)
+    # Only the robust loss of temperatures that are learned bounds it.
     for settings in ({"loss": "contrastive"}, {"temperature": "fixed"}):
-        assert torch.isfinite(value_of(small(rho=9.0, **settings), outputs, batch, centers).total)
+        assert torch.isfinite(value_of(small(contrast=contrast, rho=9.0, **settings), outputs, batch, centers).total)
     with pytest.raises(Error, match=r"method\.rho 9"):
-        value_of(small(rho=9.0, temperature="individual"), outputs, batch, centers)
+        value_of(small(contrast=contrast, rho=9.0, temperature="individual"), outputs, batch, centers)
 
 
 def test_the_temperature_network_has_groups_of_its_own():
@@ -212,7 +196,7 @@ def test_a_high_temperature_is_a_poor_image():
 
 
 def test_a_step_of_individual_temperatures_by_the_derivative_of_their_losses():
-    settings: dict[str, object] = {"temperature": "individual", "tau": 0.03, "tau_step": 0.002, "rho": 0.5}
+    settings = {"temperature": "individual", "tau": 0.03, "tau_step": 0.002, "rho": 0.5}
     isogclr = small(**settings)
     # Images 5 and 2 in the first step, and 5 and 7 in the second.
     expected = {2: 0.03, 5: 0.03, 7: 0.03}

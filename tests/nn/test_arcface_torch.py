@@ -1,10 +1,7 @@
 """Pretrained weights of IResNets against an independent implementation of the published network."""
 
-from __future__ import annotations
-
 import pytest
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 
 from facerts.errors import ModelError
@@ -16,16 +13,16 @@ BLOCKS = {"iresnet18": (2, 2, 2, 2), "iresnet50": (3, 4, 14, 3)}
 CHANNELS = (16, 32, 64, 128)
 
 
-def embed(weights: dict[str, Tensor], images: Tensor) -> Tensor:
+def embed(weights, images):
     """The published network, implemented from the names of its weights without using the package."""
 
-    def norm(x: Tensor, name: str) -> Tensor:
+    def norm(x, name):
         mean, var = weights[f"{name}.running_mean"], weights[f"{name}.running_var"]
         shape = (1, -1, *[1] * (x.ndim - 2))
         unit = (x - mean.view(shape)) / (var.view(shape) + 1e-5).sqrt()
         return unit * weights[f"{name}.weight"].view(shape) + weights[f"{name}.bias"].view(shape)
 
-    def prelu(x: Tensor, name: str) -> Tensor:
+    def prelu(x, name):
         return torch.where(x > 0, x, x * weights[f"{name}.weight"].view(1, -1, 1, 1))
 
     x = F.conv2d(images, weights["conv1.weight"], padding=1)
@@ -71,7 +68,7 @@ def test_every_weight_is_loaded_and_other_heads_do_not_change():
 @pytest.mark.parametrize("wrap", ["plain", "parallel", "state_dict", "without counters"])
 def test_wrappers_and_prefixes_of_weights_are_removed(wrap):
     weights = draw_published(BLOCKS["iresnet18"], CHANNELS, embedding_size=24)
-    saved: dict[str, object] = {
+    saved = {
         "plain": weights,
         "parallel": {f"module.{name}": value for name, value in weights.items()},
         "state_dict": {"epoch": 3, "state_dict": {f"module.{n}": value for n, value in weights.items()}},

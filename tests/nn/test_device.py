@@ -1,7 +1,5 @@
 """Where a run computes, and in which precision: what "auto" means on each kind of device."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -12,7 +10,7 @@ from facerts.training.loop import train
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
 
-def use_cpu(monkeypatch: pytest.MonkeyPatch, **capabilities: bool) -> None:
+def use_cpu(monkeypatch, **capabilities):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True, **capabilities})
 
 

@@ -1,13 +1,11 @@
 """Torchvision's classifiers as trunks, with a stand-in for torchvision, whose wheels need another build of PyTorch."""
 
-from __future__ import annotations
-
 import sys
 from types import ModuleType
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from facerts.embedding.onnx_embedder import load_embedder
@@ -20,29 +18,29 @@ from facerts.training.loop import train
 class Pooled(nn.Module):
     """As ResNets are: a linear layer on pooled features."""
 
-    def __init__(self, channels: int) -> None:
+    def __init__(self, channels):
         super().__init__()
         self.stem = nn.Conv2d(3, channels, 8, 8)
         self.fc = nn.Linear(channels, 1000)
 
-    def forward(self, images: Tensor) -> Tensor:
+    def forward(self, images):
         return self.fc(self.stem(images).mean(dim=(2, 3)))
 
 
 class Sequence(nn.Module):
     """As ConvNeXt is: its classifier flattens."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.stem = nn.Conv2d(3, 24, 16, 16)
         self.classifier = nn.Sequential(nn.Flatten(1), nn.Linear(24, 1000))
 
-    def forward(self, images: Tensor) -> Tensor:
+    def forward(self, images):
         return self.classifier(F.adaptive_avg_pool2d(self.stem(images), 1))
 
 
 class OneSize(Pooled):
-    def forward(self, images: Tensor) -> Tensor:
+    def forward(self, images):
         torch._assert(images.shape[-1] == 224, "Wrong image height! Expected 224")
         return super().forward(images)
 
@@ -58,10 +56,10 @@ NETWORKS = {
 
 
 @pytest.fixture
-def torchvision(monkeypatch) -> None:
+def torchvision(monkeypatch):
     package, models = ModuleType("torchvision"), ModuleType("torchvision.models")
 
-    def get_model(name: str, weights: None) -> nn.Module:
+    def get_model(name, weights):
         assert weights is None
         return NETWORKS[name]()
 

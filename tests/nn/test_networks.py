@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import itertools
 
 import pytest
@@ -29,19 +27,15 @@ def test_parameters_and_multiply_adds_are_the_published_ones(name, embedding_siz
 
 
 def test_mobilefacenet_has_the_cost_in_its_paper():
-    # The paper: 0.99 M parameters and 221 M multiply-adds, of convolutions alone.
+    # The paper: 0.99 M parameters and 221 M multiply-adds.
     network = build_network("mobilefacenet", embedding_size=128)
     assert count_parameters(network) / 1e6 == pytest.approx(0.99, rel=0.02)
-    for module in list(network.modules()):
-        for name, child in module.named_children():
-            if isinstance(child, nn.BatchNorm1d | nn.BatchNorm2d | nn.PReLU):
-                setattr(module, name, nn.Identity())
-    assert count_multiply_adds(network) / 1e6 == pytest.approx(221, rel=0.01)
+    assert count_multiply_adds(network) / 1e6 == pytest.approx(221, rel=0.001)
 
 
 def test_multiply_adds_of_a_layer_worked_out_by_hand():
     layer = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(8), nn.PReLU(8))
-    assert count_multiply_adds(layer) == 56 * 56 * 8 * 27 + 3 * 56 * 56 * 8
+    assert count_multiply_adds(layer) == 56 * 56 * 8 * 27
 
 
 @pytest.mark.slow
@@ -54,7 +48,7 @@ def test_every_trunk_has_its_number_of_features(name):
 
 def test_lite_moves_the_first_stride_into_the_stem_and_nothing_else():
     plain, lite = (BACKBONES[name](width=0.25) for name in ("iresnet18", "iresnet18_lite"))
-    sizes: dict[str, list[tuple[int, int]]] = {"plain": [], "lite": []}
+    sizes = {"plain": [], "lite": []}
     for name, trunk in (("plain", plain), ("lite", lite)):
         image = torch.randn(2, 3, 112, 112)
         for layer in list(trunk)[:5]:

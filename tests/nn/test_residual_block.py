@@ -1,20 +1,17 @@
 """Recomputed activations: the same gradients and state as with stored ones, in less memory."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest
 import torch
-from torch import Tensor
 
-from facerts.nn import FaceNetwork, build_network, recompute_activations
+from facerts.nn import build_network, recompute_activations
 from facerts.nn.residual_block import ResidualBlock
 
 NAMES = ["iresnet18_lite", "iresnet18_se", "mobilefacenet"]
 
 
-def two(name: str, dropout: float = 0.0) -> tuple[FaceNetwork, FaceNetwork]:
+def two(name, dropout=0.0):
     """The same network twice; the second one recomputes its activations."""
     torch.manual_seed(0)
     kept = build_network(name, embedding_size=8, width=0.25, dropout=dropout).double().train()
@@ -23,7 +20,7 @@ def two(name: str, dropout: float = 0.0) -> tuple[FaceNetwork, FaceNetwork]:
     return kept, again
 
 
-def differentiate(network: FaceNetwork) -> dict[str, Tensor]:
+def differentiate(network):
     random = torch.Generator().manual_seed(1)
     torch.manual_seed(2)
     faces = torch.randn(4, 3, 112, 112, dtype=torch.double, generator=random)
@@ -52,9 +49,9 @@ def test_gradients_and_statistics_are_those_of_activations_that_are_kept(name):
 def test_less_is_stored_for_the_backward_pass(name):
     sizes = []
     for network in two(name):
-        kept: dict[int, int] = {}
+        kept = {}
 
-        def note(tensor: Tensor, kept: dict[int, int] = kept) -> Tensor:
+        def note(tensor, kept=kept):
             kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
             return tensor
 
@@ -70,7 +67,7 @@ def test_the_statistics_are_restored_if_the_recomputation_fails():
     block = next(module for module in again.modules() if isinstance(module, ResidualBlock))
     own = dict(block.named_buffers())
 
-    def fail() -> None:
+    def fail():
         assert not any(value is own[name] for name, value in block.named_buffers())
         raise ZeroDivisionError
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn
@@ -10,15 +8,15 @@ from facerts.nn.twin_heads import FaceNetwork, HeadSpec
 class Pixels(nn.Module):
     """The first pixels of an image, times weights."""
 
-    def __init__(self, features: int) -> None:
+    def __init__(self, features):
         super().__init__()
         self.weight = nn.Parameter(torch.rand(features) + 0.5)
 
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
+    def forward(self, images):
         return images.flatten(1)[:, : len(self.weight)] * self.weight
 
 
-def network(**heads: HeadSpec) -> FaceNetwork:
+def network(**heads):
     torch.manual_seed(0)
     return FaceNetwork(Pixels(7), 7, 4, heads).double()
 

@@ -1,22 +1,29 @@
 """Recipes that train in seconds on a small synthetic data set."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import pytest
 import yaml
 
-from facerts.training.recipe import Recipe, load_recipe
+from facerts.training.recipe import load_recipe
+from tests.foreign import write_description, write_embedder
 
-MakeRecipe = Callable[..., Recipe]
+
+@pytest.fixture(scope="session")
+def teacher(tmp_path_factory):
+    """An embedder of 16 dimensions to learn from."""
+    return write_description(write_embedder(tmp_path_factory.mktemp("teacher") / "teacher.onnx", size=16))
+
+
+@pytest.fixture(scope="session")
+def other_teacher(tmp_path_factory):
+    """Another, of 12 dimensions."""
+    return write_description(write_embedder(tmp_path_factory.mktemp("teacher") / "other.onnx", size=12, seed=1))
 
 
 @pytest.fixture
-def make_recipe(drawn_faces, tmp_path) -> MakeRecipe:
+def make_recipe(drawn_faces, tmp_path):
     """Make a tiny recipe on the synthetic faces; overrides as on the command line."""
 
-    def make(*overrides: str) -> Recipe:
+    def make(*overrides):
         fields = {
             "name": "tiny",
             "seed": 5,
@@ -35,7 +42,7 @@ def make_recipe(drawn_faces, tmp_path) -> MakeRecipe:
 
 
 @pytest.fixture(autouse=True)
-def _folders_of_recipes(monkeypatch) -> None:
+def _folders_of_recipes(monkeypatch):
     """Recipes that ship name files below these folders."""
     monkeypatch.setenv("FACERTS_DATA", "DATA")
     monkeypatch.setenv("FACERTS_MODELS", "MODELS")

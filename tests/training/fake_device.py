@@ -4,15 +4,10 @@ It is PyTorch's meta device: its tensors have shapes but no values, so everythin
 copies between host and device, passes by here.
 """
 
-from __future__ import annotations
-
 import importlib
 import traceback
-from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any
 
-import pytest
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -26,13 +21,11 @@ class Waits(TorchDispatchMode):
     A wait is a value read, a copy that is not queued, or a result whose shape depends on values.
     """
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.lines: list[str] = []
 
-    def __torch_dispatch__(
-        self, function: Any, types: Any, arguments: Any = (), options: dict[str, Any] | None = None
-    ) -> Any:
+    def __torch_dispatch__(self, function, types, arguments=(), options=None):
         options = options or {}
         name = str(function)
         first = arguments[0] if arguments else None
@@ -61,12 +54,12 @@ class Waits(TorchDispatchMode):
                 return first
         return function(*arguments, **options)
 
-    def _note(self, name: str) -> None:
+    def _note(self, name):
         own = [frame for frame in traceback.extract_stack() if "/facerts/" in frame.filename]
         self.lines.append(f"{name} at {own[-1].filename}:{own[-1].lineno}" if own else name)
 
 
-def _picks_by_value(name: str, arguments: Any) -> bool:
+def _picks_by_value(name, arguments):
     """Whether it is an index with a mask."""
     if name != "aten.index.Tensor":
         return False
@@ -74,12 +67,12 @@ def _picks_by_value(name: str, arguments: Any) -> bool:
 
 
 @contextmanager
-def no_autocast(*_: Any, **__: Any) -> Iterator[None]:
+def no_autocast(*_, **__):
     with nullcontext():
         yield
 
 
-def use_fake_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def use_fake_device(monkeypatch):
     """Make every learner use the fake device."""
     monkeypatch.setattr("facerts.training.learner.choose_device", lambda name: META)
     monkeypatch.setattr("facerts.training.learner.compiled", lambda network: network)
@@ -95,10 +88,10 @@ def use_fake_device(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(torch, name, _copying(getattr(torch, name)))
 
 
-def _copying(create: Any) -> Any:
+def _copying(create):
     """A function that creates a tensor on the host first, as PyTorch's do without passing by ``Waits``."""
 
-    def created(data: Any, *, device: Any = None, **options: Any) -> Tensor:
+    def created(data, *, device=None, **options):
         return create(data, **options) if device is None else create(data, **options).to(device)
 
     return created

@@ -1,7 +1,5 @@
 """Adapting an embedding to people in closed form, and the recipe that does it for the model that ships."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path
@@ -9,12 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 
 from facerts.datasets import open_source
 from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import load_embedder
-from facerts.errors import DataError, RecipeError
+from facerts.errors import DataError
 from facerts.evaluation import embed_source
 from facerts.evaluation.while_training import NetworkEmbedder
 from facerts.hub.find import find_model
@@ -26,7 +23,7 @@ from facerts.training.validation import MIN_PEOPLE, start_verdict
 from tests.command import run
 
 
-def drawn_embeddings(people: int, images: int, size: int = 6) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def drawn_embeddings(people, images, size=6):
     random = np.random.default_rng(0)
     labels = np.repeat(np.arange(people), images)
     spread = np.linspace(0.1, 1, size)
@@ -34,7 +31,7 @@ def drawn_embeddings(people: int, images: int, size: int = 6) -> tuple[NDArray[n
     return means[labels] + spread * random.normal(size=(len(labels), size)), labels
 
 
-def within(embedding: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
+def within(embedding, labels):
     """The covariance within a person, person by person."""
     parts = [embedding[labels == label] - embedding[labels == label].mean(axis=0) for label in np.unique(labels)]
     return sum(part.T @ part for part in parts) / (len(labels) - len(parts))
@@ -179,19 +176,6 @@ def test_fnmr_and_its_replicates_are_of_the_genuine_pairs():
     assert rate == pytest.approx(np.mean(scores[first, second][same] <= limit), abs=0.01)
     low, high = np.quantile(drawn, [0.025, 0.975])
     assert low < rate < high
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        (("backbone.adapt=0.1",), "adapt changes an embedding that is trained already"),
-        (("optim.epochs=0", "optim.milestones=[]"), "optim.epochs 0 keeps the initial weights"),
-        (("data.holdout_identities=1.5",), "1.5 is neither a whole number of identities nor a share"),
-    ],
-)
-def test_impossible_recipes_are_refused(make_recipe, fields, message):
-    with pytest.raises(RecipeError, match=message):
-        make_recipe(*fields)
 
 
 def test_people_with_one_image_each_are_named(make_recipe, tmp_path):

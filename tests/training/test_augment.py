@@ -1,9 +1,6 @@
 """Augmentation, against independent arithmetic, and the corruption of a fixed share of the images."""
 
-from __future__ import annotations
-
 import re
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,49 +9,48 @@ pytest.importorskip("torch")
 
 import albumentations
 import cv2
-from pydantic import ValidationError
 
 from facerts.datasets.synthetic import draw_face
 from facerts.errors import DataError
 from facerts.images.align import TEMPLATE
 from facerts.images.changes import CHANGES, DEGRADATIONS
 from facerts.training import augment as module
-from facerts.training.augment import Augmenter, Geometry, build_augmentation
+from facerts.training.augment import Geometry, build_augmentation
 from facerts.training.recipe import Augmentation
 
 FACE = draw_face(3, 0)
 CENTER = np.array([55.5, 55.5])
 
 
-def geometry(**options: float) -> Geometry:
+def geometry(**options):
     return Geometry(Augmentation(**options))
 
 
-def augmenter(**options: Any) -> Augmenter:
+def augmenter(**options):
     return build_augmentation(Augmentation(**{"flip": False, **options}))
 
 
-def matrices(count: int = 3000, **options: float) -> np.ndarray:
+def matrices(count=3000, **options):
     drawn = geometry(**options)
     return np.array([drawn.matrix(np.random.default_rng((7, n))) for n in range(count)])
 
 
-def moved(matrix: np.ndarray, points: np.ndarray) -> np.ndarray:
+def moved(matrix, points):
     return points @ np.swapaxes(matrix[..., :2], -1, -2) + matrix[..., None, :, 2]
 
 
-def factors(matrix: np.ndarray) -> np.ndarray:
+def factors(matrix):
     return np.sqrt(np.linalg.det(matrix[..., :2]))
 
 
-def dot(x: float, y: float) -> np.ndarray:
+def dot(x, y):
     """A soft white dot on black."""
     column, row = np.arange(112), np.arange(112)[:, None]
     bright = 255 * np.exp(-((column - x) ** 2 + (row - y) ** 2) / (2 * 3.0**2))
     return np.repeat(np.rint(bright)[..., None], 3, axis=2).astype(np.uint8)
 
 
-def centroid(image: np.ndarray) -> np.ndarray:
+def centroid(image):
     weight = image[..., 0].astype(float)
     return np.array([(weight * np.arange(112)).sum(), (weight * np.arange(112)[:, None]).sum()]) / weight.sum()
 
@@ -82,7 +78,7 @@ def test_scale_rotation_and_shift_are_uniform_up_to_their_maxima():
 
 
 def test_corruptions_have_all_kinds_and_severities_up_to_the_maximum(monkeypatch):
-    drawn: list[tuple[str, float, int]] = []
+    drawn = []
     monkeypatch.setattr(
         module,
         "apply_change",
@@ -105,7 +101,7 @@ def test_geometry_without_options_changes_nothing():
     assert all(np.array_equal(unlucky(FACE, (0, 0, n)), FACE) for n in range(20))
 
 
-EVERYTHING: dict[str, Any] = {"scale": 0.1, "shift": 0.04, "rotation": 8, "change": 0.6, "more_changes": 0.3}
+EVERYTHING = {"scale": 0.1, "shift": 0.04, "rotation": 8, "change": 0.6, "more_changes": 0.3}
 
 
 def test_everything_depends_only_on_the_key():
@@ -131,7 +127,7 @@ def test_random_choices_are_independent():
 
 
 def test_changes_come_after_the_geometry(monkeypatch):
-    order: list[str] = []
+    order = []
     warp = cv2.warpAffine
     monkeypatch.setattr(cv2, "warpAffine", lambda *a, **k: order.append("warp") or warp(*a, **k))
     monkeypatch.setattr(module, "apply_change", lambda image, *_: order.append("change") or image)
@@ -140,14 +136,8 @@ def test_changes_come_after_the_geometry(monkeypatch):
     assert set(order[1:]) == {"change"}
 
 
-def test_values_out_of_range_and_unknown_names_are_rejected():
-    for wrong in (*({"scale": 1.0}, {"change": 1.1}, {"more_changes": 1.0}, {"kinds": ["grey"]}, {"zoom": 0.1}),):
-        with pytest.raises(ValidationError):
-            Augmentation(**wrong)
-
-
 def test_changes_are_of_the_kinds_that_are_not_held_out_and_as_many_as_drawn(monkeypatch):
-    drawn: list[list[str]] = []
+    drawn = []
     monkeypatch.setattr(module, "apply_change", lambda image, kind, severity, seed: drawn[-1].append(kind) or image)
     change = augmenter(change=0.8, more_changes=0.5)
     for n in range(1000):

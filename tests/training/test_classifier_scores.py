@@ -1,16 +1,12 @@
 """The scores of a run's classifier against loops over its network and finite differences, and errors."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from facerts.embedding.embed import embed_crops
 from facerts.errors import Error, ModelError
@@ -20,7 +16,6 @@ from facerts.training.checkpoint import FILE, save_checkpoint
 from facerts.training.classifier_scores import (
     CLASSIFIER_SCORES,
     DEFAULT_RATE,
-    Classifier,
     ClassifierEmbedder,
     ensemble_of,
     keyed_masks,
@@ -33,7 +28,6 @@ from facerts.training.classifier_scores import (
     perturbed,
 )
 from facerts.training.learner import Learner
-from facerts.training.recipe import Recipe
 
 Crops = NDArray[np.uint8]
 FEW = ["mc_dropout:passes=5", "ser_fiq:passes=5"]
@@ -41,22 +35,22 @@ PERTURBED = ("odin", "perturbed_quality")
 
 
 @pytest.fixture(scope="module")
-def classifier(trained_run) -> Classifier:
+def classifier(trained_run):
     return load_classifier(trained_run)
 
 
-def scored(run: Path, crops: Crops, *scores: str) -> dict[str, NDArray[np.float32]]:
+def scored(run, crops, *scores):
     return load_run(run, scores)(crops).extras
 
 
-def logits_of(classifier: Classifier, embedding: NDArray[np.float64]) -> NDArray[np.float64]:
+def logits_of(classifier, embedding):
     """γ cos θ by hand; the fixture's γ is 16."""
     centers = classifier.centers.weight.double().numpy()
     unit = embedding / np.linalg.norm(embedding, axis=1, keepdims=True)
     return np.asarray(16 * unit @ (centers / np.linalg.norm(centers, axis=1, keepdims=True)).T)
 
 
-def head(classifier: Classifier, features: NDArray[np.float64]) -> NDArray[np.float64]:
+def head(classifier, features):
     """Linear layer and BatchNorm of the embedding, by hand."""
     linear, norm = classifier.network.embedding
     raw = features @ linear.weight.double().numpy().T + linear.bias.double().numpy()
@@ -64,12 +58,12 @@ def head(classifier: Classifier, features: NDArray[np.float64]) -> NDArray[np.fl
     return np.asarray((raw - mean) / np.sqrt(variance + norm.eps) + norm.bias.double().numpy())
 
 
-def features_of(classifier: Classifier, crops: Crops) -> NDArray[np.float64]:
+def features_of(classifier, crops):
     with torch.no_grad():
         return classifier.network.trunk(to_network_input(torch.from_numpy(crops))).double().numpy()
 
 
-def softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+def softmax(logits):
     exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
     return np.asarray(exponentials / exponentials.sum(axis=1, keepdims=True))
 
@@ -129,7 +123,7 @@ def test_the_dropout_rate_is_that_of_the_run_by_default(classifier, crops):
     assert recipe.backbone.dropout == 0
     trained = recipe.model_copy(update={"backbone": recipe.backbone.model_copy(update={"dropout": 0.2})})
 
-    def ser_fiq(text: str, recipe: Recipe) -> NDArray[np.float32]:
+    def ser_fiq(text, recipe):
         embedder = ClassifierEmbedder(replace(classifier, recipe=recipe), dict([parse_score(text)]))
         return embedder(crops).extras["ser_fiq"]
 
@@ -170,7 +164,7 @@ def test_an_ensemble_is_the_mean_over_its_members(classifier, crops):
 
 
 def test_an_ensemble_over_other_classes_is_refused(classifier):
-    def member(seed: int = classifier.recipe.seed, **data: object) -> Classifier:
+    def member(seed=classifier.recipe.seed, **data):
         update = {"seed": seed, "data": classifier.recipe.data.model_copy(update=data)}
         return replace(classifier, recipe=classifier.recipe.model_copy(update=update))
 
@@ -238,14 +232,14 @@ def test_wrong_scores_are_refused(text, sentence):
 
 
 def test_duplicate_and_impossible_scores_are_refused(trained_run):
-    with pytest.raises(Error, match="--score odin: given twice"):
+    with pytest.raises(Error, match="score odin: given twice"):
         load_run(trained_run, ["odin", "odin:epsilon=0"])
     message = f"rho 3 must be below {math.log(8):.4g}, the logarithm of the 8 identities"
     with pytest.raises(Error, match=message):
         load_run(trained_run, ["newton_temperature:rho=3"])
 
 
-def drawn_logits(seed: int = 0, rows: int = 7, classes: int = 20, scale: float = 5.0) -> Tensor:
+def drawn_logits(seed=0, rows=7, classes=20, scale=5.0):
     return scale * torch.randn(rows, classes, generator=torch.Generator().manual_seed(seed))
 
 
@@ -285,13 +279,13 @@ def test_odins_step_against_finite_differences(temperature):
     )
     inner.requires_grad_()
 
-    def network(images: Tensor) -> Tensor:
+    def network(images):
         return torch.tanh(images.flatten(1) @ inner / 7) @ outer
 
-    def score(images: Tensor) -> Tensor:
+    def score(images):
         return log_max_softmax(network(images), temperature)
 
-    def log_probability(image: Tensor, label: int) -> float:
+    def log_probability(image, label):
         scores = (network(image[None])[0] / temperature).tolist()
         return scores[label] - math.log(sum(math.exp(score) for score in scores))
 

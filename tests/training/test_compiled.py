@@ -1,7 +1,5 @@
 """Compiled steps give the same results as plain ones, and a clear error where nothing can be compiled."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -31,7 +29,7 @@ class Small(nn.Sequential):
 
     features = 4 * 7 * 7
 
-    def __init__(self, *, width: float, dropout: float, input_size: int) -> None:
+    def __init__(self, *, width, dropout, input_size):
         super().__init__(
             nn.AvgPool2d(8),
             nn.Conv2d(3, 4, 3, stride=2, padding=1, bias=False),
@@ -43,11 +41,11 @@ class Small(nn.Sequential):
 
 
 @pytest.fixture(autouse=True)
-def _small(monkeypatch) -> None:
+def _small(monkeypatch):
     monkeypatch.setitem(networks.BACKBONES, "small", Small)
 
 
-def recipe(compile: bool, dropout: float = 0.0) -> Recipe:
+def recipe(compile, dropout=0.0):
     return Recipe.model_validate(
         {
             "name": "small",
@@ -61,7 +59,7 @@ def recipe(compile: bool, dropout: float = 0.0) -> Recipe:
     )
 
 
-def take_steps(learner: Learner, start: int, stop: int) -> list[float]:
+def take_steps(learner, start, stop):
     losses = []
     for step in range(start, stop):
         random = torch.Generator().manual_seed(step)
@@ -71,7 +69,7 @@ def take_steps(learner: Learner, start: int, stop: int) -> list[float]:
     return losses
 
 
-def weights(learner: Learner) -> dict[str, torch.Tensor]:
+def weights(learner):
     return {**learner.network.state_dict(), "centers": learner.centers.weight.detach()}
 
 

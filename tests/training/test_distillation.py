@@ -1,7 +1,3 @@
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -18,76 +14,46 @@ from facerts.training.distillation import Distillation, open_distillation
 from facerts.training.learner import Learner
 from facerts.training.loader import Batch, TrainingData
 from facerts.training.loop import train
-from facerts.training.recipe import Recipe, Teacher, load_recipe
-from facerts.training.teachers import TeacherEnsemble
-from tests.foreign import write_description, write_embedder
+from facerts.training.recipe import Teacher
+from facerts.training.teachers import embed_cached, embed_crops, open_teachers
 
 SIZE = 16
-OTHER_SIZE = 12
 SHORT = ("optim.epochs=1", "optim.milestones=[]")
 
 
-@pytest.fixture(scope="module")
-def teacher_model(tmp_path_factory) -> Path:
-    return write_description(write_embedder(tmp_path_factory.mktemp("teacher") / "teacher.onnx", size=SIZE))
-
-
-@pytest.fixture(scope="module")
-def other_teacher(tmp_path_factory) -> Path:
-    return write_description(write_embedder(tmp_path_factory.mktemp("teacher") / "other.onnx", size=OTHER_SIZE, seed=1))
-
-
-def unit(count: int, seed: int) -> torch.Tensor:
+def unit(count, seed):
     values = torch.randn(count, 5, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     return F.normalize(values)
 
 
-def distillation(**weights: float) -> tuple[Distillation, torch.Tensor, Batch]:
-    """Targets for six images of three people, the network's embeddings of a batch of four images, and the batch."""
-    labels = np.array([0, 0, 1, 1, 2, 2])
-    teacher = Distillation(Teacher(models="none", **weights), unit(6, 0).numpy(), labels, 3, size=5)
-    samples = torch.tensor([4, 0, 3, 1])
-    embedding = (2.5 * unit(4, 1)).requires_grad_()
-    return teacher, embedding, Batch.of(torch.empty(4), torch.from_numpy(labels)[samples], samples)
-
-
-def method_loss(value: float) -> LossValue:
+def method_loss(value):
     return LossValue(torch.tensor(value, dtype=torch.float64), {"cross_entropy": torch.tensor(value)})
 
 
-def test_its_gradient_is_that_of_finite_differences():
-    teacher, embedding, batch = distillation()
-    assert torch.autograd.gradcheck(lambda values: teacher.loss(values, batch, method_loss(0.0)).total, (embedding,))
-
-
-def test_a_teacher_embeds_each_image_and_its_mirror_once(
-    teacher_model, other_teacher, drawn_faces, tmp_path, monkeypatch
-):
+def test_a_teacher_embeds_each_image_and_its_mirror_once(teacher, other_teacher, drawn_faces, tmp_path, monkeypatch):
     source, cache = open_source(drawn_faces), tmp_path / "cache"
-    embeddings = TeacherEnsemble([str(teacher_model)]).embed_cached(source, cache)
-    embedder = load_embedder(teacher_model)
+    teachers, others = open_teachers([str(teacher)]), open_teachers([str(other_teacher)])
+    embeddings = embed_cached(teachers, source, cache)
+    embedder = load_embedder(teacher)
     crop = source.crop(5)[None]
     summed = embedder(crop).embedding[0] + embedder(np.ascontiguousarray(crop[:, :, ::-1])).embedding[0]
     assert embeddings[5] == pytest.approx(summed / np.linalg.norm(summed), abs=1e-6)
-    # Another ensemble finds those of this teacher in the cache, where each teacher has a file of its own.
-    TeacherEnsemble([str(other_teacher)]).embed_cached(source, cache)
+    # Each teacher has a file of its own in the cache.
+    embed_cached(others, source, cache)
     assert len(list(cache.iterdir())) == 2
     monkeypatch.setattr("facerts.training.teachers.embed_source", None)
-    assert np.array_equal(TeacherEnsemble([str(teacher_model)]).embed_cached(source, cache), embeddings)
+    assert np.array_equal(embed_cached(teachers, source, cache), embeddings)
     (tmp_path / "file").touch()
     with pytest.raises(Error, match="file is a file, but a cache is a folder"):
-        TeacherEnsemble([str(teacher_model)]).embed_cached(source, tmp_path / "file")
+        embed_cached(teachers, source, tmp_path / "file")
 
 
-def test_a_teacher_may_be_a_model_that_ships_by_its_name(crops):
-    expected = load_embedder(find_model("facerts-small"))(crops).embedding
-    assert np.array_equal(TeacherEnsemble(["facerts-small"]).embed_crops(crops), expected)
-
-
-def test_the_cosine_of_several_teachers_is_the_mean_of_theirs(teacher_model, other_teacher, crops):
-    together = TeacherEnsemble([str(teacher_model), str(other_teacher)]).embed_crops(crops).astype(np.float64)
-    assert together.shape == (len(crops), SIZE + OTHER_SIZE)
-    each = [load_embedder(model)(crops).embedding.astype(np.float64) for model in (teacher_model, other_teacher)]
+def test_the_cosine_of_several_teachers_is_the_mean_of_theirs(teacher, crops):
+    # A teacher may be a model that ships, by its name.
+    models = str(teacher), "facerts-small"
+    together = embed_crops(open_teachers(models), crops).astype(np.float64)
+    assert together.shape == (len(crops), SIZE + 128)
+    each = [load_embedder(find_model(model))(crops).embedding.astype(np.float64) for model in models]
     for i in range(len(crops)):
         for j in range(len(crops)):
             expected = sum(float(unit[i] @ unit[j]) for unit in each) / 2
@@ -127,7 +93,7 @@ def test_the_loss_of_two_teachers_against_a_loop():
 UNLABELED = ("data.unlabeled_share=0.25", "optim.batch_size=16", "data.name=drawn", "data.terms=none")
 
 
-def first_step(recipe: Recipe, folder: Path) -> tuple[TrainingData, Learner, Batch]:
+def first_step(recipe, folder):
     """The data, a learner with its teachers, and the first batch."""
     data = TrainingData(recipe)
     teacher = open_distillation(recipe, data.source, data.unlabeled, folder)
@@ -135,7 +101,7 @@ def first_step(recipe: Recipe, folder: Path) -> tuple[TrainingData, Learner, Bat
 
 
 @pytest.fixture
-def unlabeled_faces(tmp_path) -> Path:
+def unlabeled_faces(tmp_path):
     """A flat folder of ten images of unknown people."""
     folder = tmp_path / "unlabeled"
     write_synthetic_faces(tmp_path / "others", identities=5, images=2, seed=77)
@@ -145,11 +111,9 @@ def unlabeled_faces(tmp_path) -> Path:
     return folder
 
 
-def test_unlabeled_images_do_not_change_the_loss_of_the_method(teacher_model, make_recipe, unlabeled_faces, tmp_path):
+def test_unlabeled_images_do_not_change_the_loss_of_the_method(teacher, make_recipe, unlabeled_faces, tmp_path):
     """The method's loss of a batch equals that of its labeled images alone, including noise and centers."""
-    recipe = make_recipe(
-        f"teacher={{models: [{teacher_model}]}}", f"data.unlabeled={unlabeled_faces}", *UNLABELED, *SHORT
-    )
+    recipe = make_recipe(f"teacher={{models: [{teacher}]}}", f"data.unlabeled={unlabeled_faces}", *UNLABELED, *SHORT)
     _, learner, batch = first_step(recipe, tmp_path)
     assert batch.labels.tolist()[12:] == [-1] * 4
     assert (batch.labels[:12] >= 0).all()
@@ -175,28 +139,28 @@ def test_unlabeled_images_do_not_change_the_loss_of_the_method(teacher_model, ma
 
 
 def test_with_teachers_embeddings_an_unlabeled_image_is_a_person_of_its_own(
-    teacher_model, make_recipe, unlabeled_faces, tmp_path
+    teacher, make_recipe, unlabeled_faces, tmp_path
 ):
     recipe = make_recipe(
-        f"teacher={{models: [{teacher_model}], method_embedding: teachers}}",
+        f"teacher={{models: [{teacher}], method_embedding: teachers}}",
         f"data.unlabeled={unlabeled_faces}",
         *UNLABELED,
         *SHORT,
     )
     data, learner, given = first_step(recipe, tmp_path)
-    teacher, samples = learner.teacher, given.samples
-    batch = teacher.method_batch(given)
+    distillation, samples = learner.teacher, given.samples
+    batch = distillation.method_batch(given)
     assert torch.equal(batch.labels[:12], given.labels[:12])
     assert batch.labels[12:].tolist() == (data.identities + samples[12:] - len(data)).tolist()
-    assert teacher.centers.num_classes == data.identities + 10
-    views = teacher.embed_views(batch)
-    found, _ = teacher.centers_for(batch).own_and_nearest(teacher.project(views), batch.labels)
+    assert distillation.centers.num_classes == data.identities + 10
+    views = distillation.embed_views(batch)
+    found, _ = distillation.centers_for(batch).own_and_nearest(distillation.project(views), batch.labels)
     # The cosine of a view of an unlabeled image and of the image itself, by the teacher alone.
-    alone = TeacherEnsemble([str(teacher_model)])
+    alone = open_teachers([str(teacher)])
     originals = np.stack([data.unlabeled.crop(index - len(data)) for index in samples[12:].tolist()])
     mirrored = np.ascontiguousarray(originals[:, :, ::-1])
-    target = F.normalize(torch.from_numpy(alone.embed_crops(originals) + alone.embed_crops(mirrored)))
-    view = torch.from_numpy(alone.embed_crops(given.crops[12:].numpy()))
+    target = F.normalize(torch.from_numpy(embed_crops(alone, originals) + embed_crops(alone, mirrored)))
+    view = torch.from_numpy(embed_crops(alone, given.crops[12:].numpy()))
     torch.testing.assert_close(found[12:], (view * target).sum(dim=1), atol=1e-4, rtol=1e-4)
 
     outputs = {"embedding": torch.randn(16, SIZE), "log_scale": torch.zeros(16, 16, requires_grad=True)}
@@ -205,11 +169,9 @@ def test_with_teachers_embeddings_an_unlabeled_image_is_a_person_of_its_own(
 
 
 def test_a_batch_has_its_share_of_unlabeled_images_and_all_come_before_any_comes_again(
-    teacher_model, make_recipe, unlabeled_faces
+    teacher, make_recipe, unlabeled_faces
 ):
-    recipe = make_recipe(
-        f"teacher={{models: [{teacher_model}]}}", f"data.unlabeled={unlabeled_faces}", *UNLABELED, *SHORT
-    )
+    recipe = make_recipe(f"teacher={{models: [{teacher}]}}", f"data.unlabeled={unlabeled_faces}", *UNLABELED, *SHORT)
     data = TrainingData(recipe)
     rows = [samples.tolist() for _, _, samples, *_ in data.batches(0, 5)]
     seen = [row for batch in rows for row in batch[12:]]
@@ -220,26 +182,8 @@ def test_a_batch_has_its_share_of_unlabeled_images_and_all_come_before_any_comes
     assert [samples.tolist() for _, _, samples, *_ in data.batches(3, 5)] == rows[3:]
 
 
-@pytest.mark.parametrize(
-    ("overrides", "sentence"),
-    [
-        ((), "set teacher.models"),
-        (
-            ("teacher={models: [t.onnx]}", "method.name=supcon", "data.unlabeled_share=0.25"),
-            "one view of each image",
-        ),
-        (("teacher={models: [t.onnx]}", "compute.accumulate=2"), "compute.accumulate 1"),
-        (("teacher={models: [t.onnx]}", "data.unlabeled_share=0.01"), "leave room for one image without"),
-        (("teacher={models: m.onnx, cosin: 3}",), r"teacher\.cosin.*teacher\.cosine"),
-    ],
-)
-def test_recipes_in_which_teachers_or_unlabeled_images_do_nothing_are_refused(overrides, sentence, make_recipe):
-    with pytest.raises(Error, match=sentence):
-        make_recipe("data.unlabeled=somewhere", "data.name=drawn", "data.terms=none", *overrides)
-
-
-def test_teachers_embed_each_view_independently(teacher_model, other_teacher, make_recipe, tmp_path):
-    models = f"models: [{teacher_model}, {other_teacher}]"
+def test_teachers_embed_each_view_independently(teacher, other_teacher, make_recipe, tmp_path):
+    models = f"models: [{teacher}, {other_teacher}]"
     recipe = make_recipe(
         f"teacher={{{models}, target: view, method_embedding: teachers}}",
         *SHORT,
@@ -251,7 +195,7 @@ def test_teachers_embed_each_view_independently(teacher_model, other_teacher, ma
         "log_scale": torch.zeros(16, 16, requires_grad=True),
     }
     loss = learner._loss(outputs, batch, 0, 1.0)
-    views = torch.from_numpy(TeacherEnsemble(recipe.teacher.models).embed_crops(batch.crops.numpy()))
+    views = torch.from_numpy(embed_crops(open_teachers(recipe.teacher.models), batch.crops.numpy()))
     target = F.normalize(views @ learner.teacher.projection)
     expected = 1 - F.cosine_similarity(outputs["embedding"].detach(), target).mean()
     assert loss.parts["teacher_distance"].item() == pytest.approx(expected.item(), rel=1e-5)
@@ -280,11 +224,11 @@ def test_teachers_embed_each_view_independently(teacher_model, other_teacher, ma
     ],
 )
 def test_a_resumed_run_gives_the_same_weights(
-    teachers, teacher_model, other_teacher, unlabeled_faces, make_recipe, tmp_path, monkeypatch
+    teachers, teacher, other_teacher, unlabeled_faces, make_recipe, tmp_path, monkeypatch
 ):
-    both = f"models: [{teacher_model}, {other_teacher}]"
+    both = f"models: [{teacher}, {other_teacher}]"
     overrides = {
-        "one": [f"teacher={{models: [{teacher_model}]}}"],
+        "one": [f"teacher={{models: [{teacher}]}}"],
         "two and unlabeled images": [
             f"teacher={{{both}}}", f"data.unlabeled={unlabeled_faces}", *UNLABELED, "optim.average=0.9"
         ],
@@ -294,7 +238,7 @@ def test_a_resumed_run_gives_the_same_weights(
     whole = load_network(train(recipe, tmp_path / "whole"))
     steps = TrainingData.batches
 
-    def two_steps(data: TrainingData, start: int, stop: int) -> object:
+    def two_steps(data, start, stop):
         yield from steps(data, start, 2)
         raise KeyboardInterrupt
 
@@ -307,15 +251,15 @@ def test_a_resumed_run_gives_the_same_weights(
         assert torch.equal(value, resumed.network.state_dict()[name]), name
 
 
-def test_an_embedding_larger_than_the_teachers_is_refused_before_training(teacher_model, make_recipe, tmp_path):
-    recipe = make_recipe(f"teacher={{models: [{teacher_model}]}}", "backbone.embedding_size=17")
+def test_an_embedding_larger_than_the_teachers_is_refused_before_training(teacher, make_recipe, tmp_path):
+    recipe = make_recipe(f"teacher={{models: [{teacher}]}}", "backbone.embedding_size=17")
     with pytest.raises(Error, match=r"embedding_size 17 must be at most 16, the size of the embeddings"):
         open_distillation(recipe, TrainingData(recipe).source, None, tmp_path)
 
 
-def test_a_resumed_run_keeps_its_projection(teacher_model, other_teacher, make_recipe, tmp_path):
+def test_a_resumed_run_keeps_its_projection(teacher, other_teacher, make_recipe, tmp_path):
     """Another machine may compute directions of opposite sign, with which the network could not continue."""
-    recipe = make_recipe(f"teacher={{models: [{teacher_model}, {other_teacher}]}}", *SHORT)
+    recipe = make_recipe(f"teacher={{models: [{teacher}, {other_teacher}]}}", *SHORT)
     source = TrainingData(recipe).source
     learners = [Learner(recipe, 8, open_distillation(recipe, source, None, tmp_path / "cache")) for _ in range(2)]
     learners[0].teacher.load_projection(-learners[0].teacher.projection)
@@ -323,12 +267,3 @@ def test_a_resumed_run_keeps_its_projection(teacher_model, other_teacher, make_r
     assert not torch.equal(targets, learners[1].teacher.targets)
     learners[1].load_state_dict(learners[0].state_dict())
     assert torch.equal(targets, learners[1].teacher.targets)
-
-
-def test_the_recipe_of_the_model_that_ships_fits_its_teachers(reference_models, monkeypatch):
-    monkeypatch.setenv("FACERTS_MODELS", str(reference_models))
-    recipe = load_recipe("ours/facerts_small")
-    assert recipe.teacher is not None
-    numbers = TeacherEnsemble(recipe.teacher.models).embed_crops(np.zeros((1, 112, 112, 3), np.uint8)).shape[1]
-    assert recipe.backbone.embedding_size <= numbers
-    assert 0 < recipe.unlabeled_size < recipe.labeled_size

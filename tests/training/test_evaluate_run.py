@@ -1,9 +1,6 @@
 """``facerts evaluate`` of a training run, from the command line to result.json."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,7 +17,7 @@ SCORES = [part for score in [*ALL, "newton_temperature", "perturbed_quality"] fo
 
 
 @pytest.fixture(scope="module")
-def pairs(drawn_faces, tmp_path_factory) -> Path:
+def pairs(drawn_faces, tmp_path_factory):
     """The synthetic faces as a .bin set."""
     benchmark = pairs_from_identities(open_source(drawn_faces), genuine=40, impostors=40, seed=0)
     images = [benchmark.images.read(int(row)) for row in benchmark.pairs.reshape(-1)]

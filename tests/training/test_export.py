@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -91,7 +89,7 @@ def test_a_run_is_exported_with_the_average_of_its_weights_or_with_the_last(trai
 
 @pytest.mark.slow
 def test_a_failed_check_leaves_no_file(trained_run, tmp_path, monkeypatch):
-    def wrong(module: object, inputs: dict[str, torch.Tensor], names: list[str], path: Path) -> None:
+    def wrong(module, inputs, names, path):
         other = load_network(trained_run)
         with torch.no_grad():
             other.network.embedding[0].weight.neg_()
@@ -114,11 +112,6 @@ def test_embedding_only_has_one_output(trained_run, tmp_path, crops):
     first = [node.name for node in onnx.load(str(tmp_path / "m.onnx")).graph.node[:8]]
     assert not any(name.startswith(("Sub", "_minus", "Mul", "_mul")) for name in first)
     assert load_embedder(tmp_path / "m.onnx")(crops).quality is None
-
-
-def test_a_folder_without_a_run_is_named(tmp_path):
-    with pytest.raises(ModelError, match="no such file"):
-        export_run(tmp_path, tmp_path / "m.onnx")
 
 
 def test_thresholds_are_chosen_on_the_people_that_the_run_held_out(make_recipe, tmp_path):
@@ -189,5 +182,5 @@ def test_a_run_stopped_after_a_few_steps_is_named_with_the_cause(make_recipe, tm
     message = str(caught.value)
     assert message.startswith(f"{tmp_path}: the network's uncertainty is not a finite number; it has trained")
     assert "for 4 steps" in message
-    assert "--resume" in message
+    assert "resume the run" in message
     assert not (tmp_path / "m.onnx").exists()

@@ -1,15 +1,11 @@
 """Training from the weights of an exported file."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import onnx
 import pytest
 import torch
 from onnx import TensorProto
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from facerts.embedding import load_embedder
@@ -23,7 +19,6 @@ from facerts.training.init_weights import open_network
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
 from facerts.training.loop import train
-from facerts.training.recipe import Recipe
 
 BACKBONES = {
     "iresnet18_lite": "{name: iresnet18_lite, width: 0.25, embedding_size: 16}",
@@ -33,12 +28,12 @@ BACKBONES = {
 }
 
 
-def export_drawn(recipe: Recipe, out: Path, precision: str = "fp32") -> Path:
+def export_drawn(recipe, out, precision="fp32"):
     """Export a network with random weights and slopes, and BatchNorm statistics of the training images."""
     learner = Learner(recipe, 4)
     generator = torch.Generator().manual_seed(3)
 
-    def draw(value: Tensor, low: float, high: float) -> None:
+    def draw(value, low, high):
         value.data.copy_(torch.rand(value.shape, generator=generator) * (high - low) + low)
 
     for module in learner.network.modules():

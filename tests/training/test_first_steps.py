@@ -1,7 +1,5 @@
 """What somebody sees who trains for the first time: sets that are not there, what runs, and what to do next."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 
@@ -25,7 +23,7 @@ TINY = (
 
 
 @pytest.fixture
-def records(drawn_faces, tmp_path, monkeypatch) -> str:
+def records(drawn_faces, tmp_path, monkeypatch):
     """The drawn faces as a record set, by its name in the working folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FACERTS_DATA", str(tmp_path / "nowhere"))
@@ -119,7 +117,7 @@ def test_a_finished_run_is_left_as_it_is(make_recipe, tmp_path, capsys):
     folder = tmp_path / "run"
     file = train(make_recipe(*SHORT), folder)
 
-    def files() -> dict[Path, tuple[int, bytes]]:
+    def files():
         return {p: (p.stat().st_mtime_ns, p.read_bytes()) for p in folder.rglob("*") if p.is_file()}
 
     before = files()

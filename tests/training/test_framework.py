@@ -1,7 +1,5 @@
 """What a method may require of the loop: several views, batches by identity, a state."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -12,7 +10,6 @@ from facerts.training.export import export_run
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
 from facerts.training.loop import train
-from facerts.training.recipe import RecipeError
 
 
 def test_a_method_gets_two_views_of_several_images_of_each_person(make_recipe):
@@ -30,11 +27,6 @@ def test_a_method_gets_two_views_of_several_images_of_each_person(make_recipe):
     all_crops, _, all_samples, *_ = next(TrainingData(one_view).batches(0, 1))
     position = all_samples.tolist().index(int(samples[0]))
     assert torch.equal(all_crops[position], crops[0])
-
-
-def test_a_batch_that_does_not_divide_into_people_is_refused(make_recipe):
-    with pytest.raises(RecipeError, match=r"optim\.batch_size of 16 must be a multiple of data\.per_identity 3"):
-        make_recipe("method.name=supcon", "data.per_identity=3")
 
 
 @pytest.mark.slow

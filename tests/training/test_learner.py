@@ -1,8 +1,5 @@
-from __future__ import annotations
-
 import pytest
 import torch
-from torch import Tensor
 
 from facerts.errors import NonFiniteLossError
 from facerts.training.checkpoint import save_checkpoint
@@ -10,15 +7,15 @@ from facerts.training.learner import Learner
 from facerts.training.loader import Batch
 
 
-def crops(count: int = 8) -> torch.Tensor:
+def crops(count=8):
     return torch.randint(0, 256, (count, 112, 112, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
 
 
-def batch(count: int = 8) -> Batch:
+def batch(count=8):
     return Batch.of(crops(count), torch.arange(count) % 4, torch.arange(count))
 
 
-def copy_of(learner: Learner) -> list[torch.Tensor]:
+def copy_of(learner):
     return [p.detach().clone() for p in (*learner.network.parameters(), *learner.centers.parameters())]
 
 
@@ -32,7 +29,7 @@ def test_the_memory_format_does_not_change_the_loss(make_recipe):
 def test_clipping_bounds_the_step_of_the_network_and_not_of_the_class_centers(make_recipe, precision):
     norms = []
 
-    def change(*overrides: str) -> tuple[float, Tensor]:
+    def change(*overrides):
         settings = ("optim.weight_decay=0", "backbone.dropout=0", f"compute.precision={precision}")
         learner = Learner(make_recipe(*settings, *overrides), identities=4)
         if precision == "fp16":

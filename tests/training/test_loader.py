@@ -1,7 +1,5 @@
 """Batches from shuffled tar shards and record sets do not depend on the workers or on where a run is resumed."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -18,7 +16,7 @@ NAMED = ("data.name=drawn", "data.terms=none")
 
 
 @pytest.fixture(scope="module")
-def shuffled(drawn_faces, tmp_path_factory) -> dict[str, str]:
+def shuffled(drawn_faces, tmp_path_factory):
     folder = tmp_path_factory.mktemp("shuffled")
     pack([drawn_faces], OutputSpec(folder / "shards", 3), shuffle_seed=1)
     pack([drawn_faces], OutputSpec(folder / "records"), shuffle_seed=1)
@@ -29,7 +27,7 @@ def shuffled(drawn_faces, tmp_path_factory) -> dict[str, str]:
 @pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
 @pytest.mark.parametrize("layout", ["shards", "records"])
 def test_epochs_are_the_same_for_any_number_of_workers(make_recipe, shuffled, layout):
-    def batches(workers: int, start: int = 0) -> Batches:
+    def batches(workers, start=0):
         recipe = make_recipe(
             f"data.train={shuffled[layout]}",
             *NAMED,
@@ -39,7 +37,7 @@ def test_epochs_are_the_same_for_any_number_of_workers(make_recipe, shuffled, la
         )
         return list(TrainingData(recipe).batches(start, STEPS))
 
-    def assert_same(one: Batches, other: Batches) -> None:
+    def assert_same(one, other):
         assert len(one) == len(other)
         for first, second in zip(one, other, strict=True):
             assert all(torch.equal(x, y) for x, y in zip(first, second, strict=True))

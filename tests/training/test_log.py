@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -38,7 +36,7 @@ def test_a_full_disk_ends_a_log_with_one_error(tmp_path):
         log.write("train", 1, long=500 * "x")
 
 
-def trained_step(step: int, *, broken: bool = False) -> TrainedStep:
+def trained_step(step, *, broken=False):
     loss = LossValue(
         torch.tensor(float("nan") if broken else 10.0 + step),
         {"kl": torch.tensor(0.1 * step), "clamped": torch.tensor(step)},

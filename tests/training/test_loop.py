@@ -1,7 +1,5 @@
 """Training runs: the files they write, and exact results after interruptions."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os
@@ -10,19 +8,15 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 from facerts.errors import DataError, Error, ModelError, NonFiniteLossError
 from facerts.io.files import locked
-from facerts.losses import LossValue
 from facerts.losses.rts import RTS
 from facerts.training import checkpoint
 from facerts.training.learner import Learner
-from facerts.training.loader import Batch
 from facerts.training.loop import train
 
 # Required for images other than the recipe's.
@@ -30,14 +24,14 @@ SLOW = (("fp32", 2, ()), ("bf16", 0, ("optim.clip_norm=0.5",)), ("bf16", 1, ()))
 NAMED = ("data.name=drawn", "data.terms=none")
 
 
-def weights(folder: Path) -> dict[str, torch.Tensor]:
+def weights(folder):
     """All weights and optimizer momenta of a run, by name."""
     _, state = checkpoint.load_checkpoint(folder / checkpoint.FILE)
     momenta = {f"momentum.{i}": entry["momentum_buffer"] for i, entry in state["optimizer"]["state"].items()}
     return {**state["network"], "centers": state["centers"]["weight"], **momenta}
 
 
-def log_lines(folder: Path) -> list[dict[str, object]]:
+def log_lines(folder):
     return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
 
 
@@ -86,7 +80,7 @@ def test_an_interrupted_run_ends_with_the_same_weights_bit_for_bit(
 
     original = RTS.of_batch
 
-    def die_at_step_5(self: RTS, *arguments: Any, step: int, **options: Any) -> object:
+    def die_at_step_5(self, *arguments, step, **options):
         if step == 5:
             raise Killed
         return original(self, *arguments, step=step, **options)
@@ -108,7 +102,7 @@ def test_an_interrupted_run_ends_with_the_same_weights_bit_for_bit(
 
 def test_a_used_folder_needs_resume_and_the_same_recipe(make_recipe, tmp_path):
     train(make_recipe("optim.epochs=0.25", "optim.milestones=[]"), tmp_path / "run")
-    with pytest.raises(Error, match="--resume"):
+    with pytest.raises(Error, match="not empty; resume the run"):
         train(make_recipe(), tmp_path / "run")
     with pytest.raises(Error, match=r"method\.kl_weight changed"):
         train(
@@ -145,7 +139,7 @@ def test_a_batch_larger_than_the_data_is_refused(make_recipe, tmp_path):
         train(make_recipe("optim.batch_size=512"), tmp_path / "run")
 
 
-def _start(run: Path, recipe: Path, *extra: str) -> subprocess.Popen[bytes]:
+def _start(run, recipe, *extra):
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "facerts", "train", str(recipe), "--out", str(run), *extra]
     quiet = subprocess.DEVNULL
@@ -172,7 +166,7 @@ def test_what_a_killed_process_had_not_finished_writing_is_removed(make_recipe, 
     ],
 )
 def test_workers_end_with_the_run_while_its_error_is_reported(make_recipe, tmp_path, monkeypatch, failing):
-    def fail(*_: object, **__: object) -> None:
+    def fail(*_, **__):
         raise MemoryError
 
     monkeypatch.setattr(f"facerts.{failing}", fail)
@@ -218,7 +212,7 @@ def test_a_signal_to_all_processes_saves_the_step_and_exits_130(make_recipe, tmp
     assert checkpoint.load_network(tmp_path / "run").step > 0
 
 
-def _wait_for_a_step(run: Path) -> None:
+def _wait_for_a_step(run):
     log = run / "log.jsonl"
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and not (log.exists() and log.stat().st_size):
@@ -229,14 +223,14 @@ def test_a_run_whose_loss_is_not_finite_ends_with_its_last_checkpoint(make_recip
     recipe = make_recipe("logging.checkpoint_steps=2")
     original = Learner.step
 
-    def breaks(self: Learner, batch: Batch, step: int, *options: float) -> LossValue:
+    def breaks(self, batch, step, *options):
         if step == 3:
             with torch.no_grad():
                 self.network.embedding[0].bias.fill_(float("nan"))
         return original(self, batch, step, *options)
 
     monkeypatch.setattr(Learner, "step", breaks)
-    with pytest.raises(NonFiniteLossError, match=r"is nan at step 3: cross_entropy.*kl.*--resume"):
+    with pytest.raises(NonFiniteLossError, match=r"is nan at step 3: cross_entropy.*kl.*resume to continue"):
         train(recipe, tmp_path / "run")
     monkeypatch.undo()
     assert checkpoint.load_checkpoint(tmp_path / "run" / checkpoint.FILE)[1]["step"] == 2

@@ -1,10 +1,7 @@
-from __future__ import annotations
-
 import functools
 import itertools
 import json
 import math
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -17,7 +14,7 @@ from facerts.training.schedule import Pace
 from tests.io.test_progress import Clock
 
 
-def positions(pace: Pace, clock: Clock, durations: list[float]) -> list[float]:
+def positions(pace, clock, durations):
     """The position after each step, until the end."""
     found = []
     for step, duration in enumerate(durations, 1):
@@ -70,7 +67,7 @@ def test_the_first_process_decides_and_all_agree(monkeypatch):
     pace = Pace(1000, processes=Processes(rank=1, count=2), clock=clock)
     asked = []
 
-    def first_says(processes: Processes, value: float) -> list[float]:
+    def first_says(processes, value):
         asked.append(value)
         return [600.0, value]
 
@@ -82,12 +79,12 @@ def test_the_first_process_decides_and_all_agree(monkeypatch):
 
 
 @pytest.fixture
-def clock(monkeypatch) -> Clock:
+def clock(monkeypatch):
     """A clock for the budget, on which each step takes a second."""
     clock = Clock()
 
     class SteppedPace(Pace):
-        def advance(self, step: int) -> None:
+        def advance(self, step):
             clock.now += 1.0
             super().advance(step)
 
@@ -96,7 +93,7 @@ def clock(monkeypatch) -> Clock:
     return clock
 
 
-def lines_of(folder: Path, kind: str) -> list[dict[str, float]]:
+def lines_of(folder, kind):
     lines = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
     return [line for line in lines if line["kind"] == kind]
 
@@ -126,7 +123,7 @@ def test_an_interrupted_run_with_a_budget_goes_on_in_its_schedule(make_recipe, t
     recipe = make_recipe("optim.epochs=1000", "optim.milestones=[]", "optim.schedule=cosine", "logging.every_steps=1")
     advance = loop._Run._train_step
 
-    def die_at_step_10(run: loop._Run, *arguments: object) -> None:
+    def die_at_step_10(run, *arguments):
         if run.step == 10:
             raise RuntimeError("killed")
         advance(run, *arguments)
@@ -145,5 +142,5 @@ def test_an_interrupted_run_with_a_budget_goes_on_in_its_schedule(make_recipe, t
 
 
 def test_a_budget_without_time_to_train_is_refused(make_recipe, tmp_path, clock):
-    with pytest.raises(Error, match=r"--budget: 0:00:00 is left.*allow more time"):
+    with pytest.raises(Error, match=r"the budget leaves 0:00:00, .*allow more time"):
         loop.train(make_recipe(), tmp_path / "run", budget_s=0.0)

@@ -4,24 +4,21 @@ Heads are trained on a real embedder's features with each method's own loss, hal
 faces of people who were not in the training data are compared with the same faces degraded.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 pytest.importorskip("torch")
 
 from facerts.datasets import open_source
-from facerts.embedding import FaceOutputs, OnnxEmbedder, load_embedder
+from facerts.embedding import load_embedder
 from facerts.embedding.output_cache import OutputCache
 from facerts.hub.find import find_model
 from facerts.images.changes import apply_change
 from facerts.metrics.separation import separation
 from facerts.training.graft_heads import QualityModule
-from facerts.training.posthoc import HeadSettings, build_loss
+from facerts.training.posthoc import head_recipe
 from facerts.training.posthoc_features import Views, cached_features, features_of
 from facerts.training.train_heads import train_heads
 
@@ -33,7 +30,7 @@ LEARNED = ("crfiqa", "dul", "godin", "pfe", "relaxed_softmax", "rts", "tau", "te
 
 
 @pytest.fixture(scope="module")
-def faces(facerts_data) -> dict[str, NDArray[np.uint8]]:
+def faces(facerts_data):
     """Faces of held-out people, clean and by kind of degradation."""
     source = open_source(facerts_data / "faces" / "val-000000.tar")
     rows = np.linspace(0, len(source) - 1, STRANGERS).astype(int)
@@ -44,24 +41,24 @@ def faces(facerts_data) -> dict[str, NDArray[np.uint8]]:
     return {"clean": clean, **worse}
 
 
-def separations(quality: dict[str, NDArray[np.float32]]) -> dict[str, float]:
+def separations(quality):
     """AUROC of clean against degraded faces, by kind."""
     return {kind: separation(quality["clean"], quality[kind]).auroc for kind in KINDS}
 
 
 @pytest.fixture(scope="module")
-def embedder(reference_models) -> OnnxEmbedder:
+def embedder(reference_models):
     return load_embedder(reference_models / "mobilefacenet.onnx")
 
 
 @pytest.fixture(scope="module")
-def outputs(embedder, faces) -> dict[str, FaceOutputs]:
+def outputs(embedder, faces):
     """The reference embedder's outputs for the faces."""
     return {kind: embedder(crops) for kind, crops in faces.items()}
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory) -> Path:
+def cache(tmp_path_factory):
     """Cache folder for the features of the views; the first test that needs them computes them."""
     return tmp_path_factory.mktemp("polarity") / "features"
 
@@ -71,9 +68,10 @@ def test_a_learned_quality_falls_as_faces_get_worse(method, facerts_data, embedd
     training = open_source(facerts_data / "faces" / "train-000000.tar")
     assert training.labels is not None
     features = cached_features(embedder, training, OutputCache(cache), Views(2))
-    built = build_loss(method, [], features.unit.shape[1], 0)
-    settings = HeadSettings(epochs=8, batch_size=256, norm=bool(built.heads()))
-    head = QualityModule(train_heads(built, features, training.labels, settings))
+    recipe = head_recipe(method, ["train.batch_size=256"])
+    built = recipe.build_loss(features.unit.shape[1])
+    trained = train_heads(built, features, training.labels, recipe.train, norm=bool(built.heads()))
+    head = QualityModule(trained)
     measured = separations({kind: head.quality_of(features_of(these)) for kind, these in outputs.items()})
     print(method, {kind: round(value, 3) for kind, value in measured.items()})
     assert min(measured.values()) > 0.5, measured
@@ -83,7 +81,7 @@ def test_a_learned_quality_falls_as_faces_get_worse(method, facerts_data, embedd
 def test_the_scale_of_the_shipped_model_rises_for_blurred_and_occluded_faces_and_for_pets(facerts_data, faces):
     embedder = load_embedder(find_model("facerts-small"))
 
-    def average_scale(crops: NDArray[np.uint8]) -> NDArray[np.float64]:
+    def average_scale(crops):
         """v̄ = mean_i exp(z_i) from the raw log scales, which the model's uncertainty must equal."""
         outputs = embedder(crops)
         scale = np.exp(outputs.extras["log_scale"].astype(np.float64)).mean(axis=1)

@@ -1,9 +1,6 @@
 """A network without embedding, which learns the quality alone: training, validation and export."""
 
-from __future__ import annotations
-
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,22 +17,15 @@ from facerts.training.export import export_run
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
 from facerts.training.loop import train
-from facerts.training.recipe import Recipe
-from facerts.training.teachers import TeacherEnsemble
+from facerts.training.teachers import embed_crops, open_teachers
 from facerts.training.validation import TeachersErrors
-from tests.foreign import write_description, write_embedder
 
 TEACHER = "teacher={{models: {}, method_embedding: teachers, cosine: 0, similarities: 0, method: 1}}"
 ALONE = ("backbone={name: patch8, width: 0.25, embedding_size: 12, embedding: false}",)
 
 
-@pytest.fixture(scope="module")
-def teacher(tmp_path_factory) -> Path:
-    return write_description(write_embedder(tmp_path_factory.mktemp("teacher") / "teacher.onnx", size=16))
-
-
 @pytest.fixture
-def recipe(teacher, make_recipe) -> Recipe:
+def recipe(teacher, make_recipe):
     return make_recipe(
         TEACHER.format(teacher), *ALONE, "data.augmentation.views=2", "data.holdout_identities=4",
         "optim.batch_size=8", "optim.average=0.9",
@@ -125,20 +115,18 @@ def test_variances_of_the_teachers_embeddings_are_learned_by_the_whole_network(m
         train(make_recipe(*alone, *pfe, f"optim.lr={rate}"), tmp_path / rate)
         trunks.append(load_network(tmp_path / rate).network.state_dict())
     assert not torch.allclose(*(trunk["trunk.stem.0.weight"] for trunk in trunks))
-    with pytest.raises(Error, match=r"pfe trains heads on a network that is trained already"):
-        make_recipe("backbone.name=patch8", "method=pfe", "backbone.weights=null", "data.per_identity=2")
 
 
 def test_its_area_is_that_of_a_loop_over_pairs(tmp_path, teacher):
     write_synthetic_faces(tmp_path / "people", identities=12, images=4, seed=3)
     source = open_source(tmp_path / "people")
-    ensemble = TeacherEnsemble([str(teacher)])
+    teachers = open_teachers([str(teacher)])
     crops = np.stack([source.crop(row) for row in range(len(source))])
-    embedding = ensemble.embed_crops(crops).astype(np.float64)
+    embedding = embed_crops(teachers, crops).astype(np.float64)
     quality = np.random.default_rng(0).permutation(len(source)) / 10
 
     class Scored:
-        def __call__(self, crops: np.ndarray) -> object:
+        def __call__(self, crops):
             from facerts.embedding.outputs import FaceOutputs
 
             rows = [np.abs(crops[i].astype(int) - all_crops).sum(axis=(1, 2, 3)).argmin() for i in range(len(crops))]
@@ -162,18 +150,5 @@ def test_its_area_is_that_of_a_loop_over_pairs(tmp_path, teacher):
     shared = np.array([np.mean([e for e, q in zip(errors, values, strict=True) if q == value]) for value in values])
     curve = [shared[int(rate * len(shared) / 1000 + 1e-9) :].mean() for rate in range(301)]
     area = np.trapezoid(curve, dx=1 / 300) / np.mean(errors)
-    measured = TeachersErrors(source, ensemble).measure(Scored())
+    measured = TeachersErrors(source, teachers).measure(Scored())
     assert measured["area_teacher"] == measured["area"] == pytest.approx(area, rel=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("overrides", "sentence"),
-    [
-        ((), "leaves the method's heads to learn"),
-        (("teacher={models: t.onnx}",), "leaves the method's heads to learn"),
-        ((TEACHER.format("t.onnx"), "method.name=arcface"), "arcface has no head"),
-    ],
-)  # fmt: skip
-def test_recipes_in_which_it_could_not_learn_are_refused(overrides, sentence, make_recipe):
-    with pytest.raises(Error, match=sentence):
-        make_recipe(*ALONE, *overrides)

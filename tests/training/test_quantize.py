@@ -1,32 +1,26 @@
 """Exports that store or compute in fewer bits, compared with the float32 export of the same run."""
 
-from __future__ import annotations
-
 import shutil
-from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from numpy.typing import NDArray
 from onnx import TensorProto, numpy_helper
 
 from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import FaceOutputs, load_embedder
-from facerts.embedding.parity import Parity, compare_outputs
+from facerts.embedding.parity import compare_outputs
 from facerts.errors import DataError, ModelError
 from facerts.training import export as export_module
 from facerts.training.checkpoint import load_network
 from facerts.training.export import TOLERANCES, check_parity, export_run
 from facerts.training.quantize import quantize, store_weights_as_float16
-from tests.command import printed_json
 from tests.foreign import write_embedder
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _written_already(exported) -> Iterator[None]:
+def _written_already(exported):
     """Reuse the network that PyTorch's exporter, the slowest part of an export, has already written."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(export_module, "write_module", lambda *inputs: shutil.copy(exported, inputs[-1]))
@@ -34,28 +28,28 @@ def _written_already(exported) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def half(trained_run, tmp_path_factory) -> tuple[Path, Parity]:
+def half(trained_run, tmp_path_factory):
     path = tmp_path_factory.mktemp("half") / "m.onnx"
     return path, export_run(trained_run, path, precision="fp16").parity
 
 
 @pytest.fixture(scope="module")
-def eighth(trained_run, tmp_path_factory) -> tuple[Path, Parity]:
+def eighth(trained_run, tmp_path_factory):
     path = tmp_path_factory.mktemp("eighth") / "m.onnx"
     return path, export_run(trained_run, path, precision="int8").parity
 
 
-def tensors(path: Path) -> dict[str, NDArray[np.generic]]:
+def tensors(path):
     return {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(str(path)).graph.initializer}
 
 
-def weights(path: Path) -> set[str]:
+def weights(path):
     """Names of the weights of the convolutions and linear layers in the float32 export."""
     graph = onnx.load(str(path)).graph
     return {node.input[1] for node in graph.node if node.op_type in {"Conv", "Gemm", "MatMul"}}
 
 
-def cosines(one: FaceOutputs, other: FaceOutputs) -> NDArray[np.float64]:
+def cosines(one, other):
     return np.sum(one.embedding.astype(np.float64) * other.embedding, axis=1)
 
 
@@ -82,7 +76,7 @@ def test_fp16_computes_in_float32_and_the_casts_are_folded(exported, half, tmp_p
     for value in (*graph.input, *graph.output, *graph.value_info):
         assert value.type.tensor_type.elem_type in {TensorProto.FLOAT, TensorProto.INT64}, value.name
 
-    def opened(path: Path) -> list[str]:
+    def opened(path):
         options = onnxruntime.SessionOptions()
         options.optimized_model_filepath = str(tmp_path / "opened.onnx")
         options.log_severity_level = 3
@@ -141,16 +135,7 @@ def test_the_description_and_the_parity_report_the_precision(precision, half, ei
     assert 0 < parity.quality_error <= TOLERANCES[precision].quality_spreads * (parity.quality_spread or 0) + 1e-3
 
 
-@pytest.mark.slow
-def test_the_command_prints_the_parity(trained_run, tmp_path, capsys):
-    summary = printed_json(capsys, "export", trained_run, "--out", tmp_path / "m.onnx", "--precision", "int8")
-    assert summary["precision"] == "int8"
-    assert summary["bytes"] == (tmp_path / "m.onnx").stat().st_size
-    assert 0.95 <= summary["smallest_cosine"] < 1
-    assert 0 < summary["largest_quality_error"] <= summary["quality_spread"] + 1e-3
-
-
-def outputs(quality: list[float], angle: float = 0.0) -> FaceOutputs:
+def outputs(quality, angle=0.0):
     """Unit embeddings in the plane, rotated by an angle."""
     angles = np.arange(len(quality)) + angle
     embedding = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
@@ -193,7 +178,7 @@ def test_with_nearly_constant_quality_a_thousandth_is_still_allowed():
 
 @pytest.mark.slow
 def test_a_network_that_cannot_be_quantized_leaves_no_file(trained_run, tmp_path, monkeypatch):
-    def on_the_dark_side(path: Path, faces: NDArray[np.uint8]) -> None:
+    def on_the_dark_side(path, faces):
         quantize(path, np.zeros_like(faces))  # ranges that do not fit any face
 
     monkeypatch.setattr(export_module, "quantize", on_the_dark_side)
@@ -216,7 +201,7 @@ def test_int8_without_faces_is_refused(trained_run, tmp_path, monkeypatch):
         export_run(trained_run, tmp_path / "m.onnx", precision="int8", data=[str(tmp_path / "few")])
     monkeypatch.setattr(export_module, "_held_out", lambda trained: (None, "nobody"))
     monkeypatch.setattr(export_module, "_training_images", lambda trained: None)
-    with pytest.raises(DataError, match=r"recipe's images are not available; give some with --data"):
+    with pytest.raises(DataError, match=r"recipe's images are not available; give some as data"):
         export_run(trained_run, tmp_path / "m.onnx", precision="int8")
     assert not (tmp_path / "m.onnx").exists()
 

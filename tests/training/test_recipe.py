@@ -1,12 +1,9 @@
 """Recipes: those that ship, those composed of a base and a method, and what is said of wrong ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from configparser import ConfigParser
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -29,10 +26,10 @@ Write = Callable[..., Path]
 
 
 @pytest.fixture
-def write(tmp_path) -> Write:
+def write(tmp_path):
     """Write a recipe's file."""
 
-    def written(file: str, /, **fields: Any) -> Path:
+    def written(file, /, **fields):
         path = tmp_path / file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(yaml.safe_dump(fields))
@@ -259,7 +256,7 @@ def test_a_base_may_be_a_file_beside_the_recipe_wherever_it_is_read_from(write, 
 
 
 def test_a_recipe_without_a_base_is_taken_as_it_is_written(write):
-    fields: dict[str, Any] = {
+    fields = {
         "name": "whole",
         "data": {"name": "faces", "terms": "none", "train": "faces"},
         "backbone": {"name": "mobilefacenet"},
@@ -297,6 +294,49 @@ def test_a_recipe_without_a_base_is_taken_as_it_is_written(write):
 def test_a_wrong_file_says_what_is_wrong(write, fields, message):
     with pytest.raises(RecipeError, match=message):
         load_recipe(write("folder/mine.yaml", **fields))
+
+
+UNLABELED = "data.unlabeled=some data.name=mine data.terms=none"
+NON_FACES = "data.non_faces=[some,more] data.name=mine data.terms=none"
+# A quality of teachers' embeddings, and of what else tells of them.
+TEACHERS = "teacher={models: t.onnx, method_embedding: teachers, expected_weight: 3, qualities: [{model: q.onnx}]}"
+COSINES = (TEACHERS, "method={name: crfiqa, target: cosine}", "data.augmentation.views=2")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ("method.name=supcon data.per_identity=3", r"of 16 must be a multiple of data\.per_identity 3"),
+        ("data.augmentation.views=1 method.name=supcon", "supcon compares 2 views of an image: set"),
+        ("method=pfe backbone.weights=null", "pfe trains heads on a network that is trained already"),
+        ("backbone.adapt=0.1", "adapt changes an embedding that is trained already"),
+        ("optim.epochs=0 optim.milestones=[]", "optim.epochs 0 keeps the initial weights"),
+        ("data.holdout_identities=1.5", "1.5 is neither a whole number of identities nor a share"),
+        ("backbone.frozen=true", r"set backbone\.weights"),
+        ("backbone.frozen=true backbone.weights=x method.name=arcface", "arcface has nothing beside"),
+        ("backbone.frozen=true backbone.weights=x method.name=supcon method.projection=7", "supcon has nothing beside"),
+        (("backbone.frozen=true", "backbone.weights=x", "teacher={models: t.onnx, method: 0}"), "as a teacher does"),
+        ("backbone.embedding=false", "leaves the method's heads to learn"),
+        ("backbone.embedding=false teacher.models=t.onnx", "leaves the method's heads to learn"),
+        (("backbone.embedding=false", COSINES[0], "method.name=arcface"), "arcface has no head"),
+        ((*COSINES, "method.target=ratio"), "is about what crfiqa learns"),
+        ((*COSINES, "method={name: rts}"), "is about what crfiqa learns"),
+        ((*COSINES, "data.augmentation.views=null"), "is about what crfiqa learns"),
+        ((*COSINES, "teacher.expected_weight=null"), "tell what cosines to expect"),
+        (UNLABELED, "set teacher.models"),
+        (f"{UNLABELED} teacher.models=t.onnx method.name=supcon data.unlabeled_share=0.25", "one view of each image"),
+        (f"{UNLABELED} teacher.models=t.onnx compute.accumulate=2", "compute.accumulate 1"),
+        (f"{UNLABELED} teacher.models=t.onnx data.unlabeled_share=0.01", "leave room for one image without"),
+        (f"{NON_FACES} data.non_face_share=0.01", r"data\.non_face_share 0.01 of optim.batch_size 16 must leave room"),
+        (f"{NON_FACES} data.non_face_share=0.06", "room for one image of each of the 2"),
+        (f"{NON_FACES} compute.accumulate=2", r"compute\.accumulate 1"),
+        ("teacher.models=m.onnx teacher.cosin=3", r"teacher\.cosin.*teacher\.cosine"),
+    ],
+)
+def test_sections_that_do_not_fit_together_are_refused(make_recipe, overrides, message):
+    make_recipe(*COSINES)
+    with pytest.raises(RecipeError, match=message):
+        make_recipe(*(overrides.split() if isinstance(overrides, str) else overrides))
 
 
 def test_a_run_needs_nothing_that_its_recipe_was_made_of(make_recipe, write, tmp_path):

@@ -1,7 +1,5 @@
 """Damaged or forged recipes and checkpoints are rejected in bounded memory."""
 
-from __future__ import annotations
-
 import random
 from collections import OrderedDict
 
@@ -44,7 +42,7 @@ def test_damaged_checkpoints_are_one_line_errors(trained_run, tmp_path):
         assert messages[path].startswith(str(path)), what
 
 
-def same(one: object, other: object) -> bool:
+def same(one, other):
     if isinstance(one, Tensor) and isinstance(other, Tensor):
         return torch.equal(one, other)
     if isinstance(one, dict) and isinstance(other, dict):
@@ -80,14 +78,6 @@ def test_a_changed_weight_is_detected(trained_run, tmp_path):
     (tmp_path / "broken.pt").write_bytes(content)
     with pytest.raises(ModelError, match=r"broken\.pt: .*damaged \(wrong checksum of .*\); copy it again"):
         load_network(tmp_path / "broken.pt")
-
-
-def test_a_checkpoint_that_is_cut_short_anywhere_is_refused(trained_run, tmp_path):
-    content = (trained_run / FILE).read_bytes()
-    for share in (0.0, 0.001, 0.3, 0.9, 0.999):
-        (tmp_path / "cut.pt").write_bytes(content[: int(share * len(content))])
-        with pytest.raises(ModelError, match=r"cut\.pt: not a readable checkpoint"):
-            load_network(tmp_path / "cut.pt")
 
 
 @pytest.mark.parametrize("legacy", [False, True])

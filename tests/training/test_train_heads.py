@@ -1,17 +1,11 @@
 """The training of quality heads on given features."""
 
-from __future__ import annotations
-
-from dataclasses import replace
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 
-from facerts.errors import DataError
-from facerts.losses import LOSSES, FaceLoss
+from facerts.errors import DataError, Error
+from facerts.losses import LOSSES
 from facerts.losses.leave_one_out_means import LeaveOneOutMeans
 from facerts.training.posthoc_features import Features
 from facerts.training.train_heads import (
@@ -24,17 +18,17 @@ from facerts.training.train_heads import (
 )
 
 
-def build(name: str, **settings: Any) -> FaceLoss:
+def build(name, **settings):
     torch.manual_seed(0)
     return LOSSES[name](embedding_size=8, **settings)
 
 
-def features_of(vectors: NDArray[np.float64]) -> Features:
+def features_of(vectors):
     norm = np.linalg.norm(vectors, axis=1).astype(np.float32)
     return Features((vectors / norm[:, None]).astype(np.float32), norm, np.empty((len(norm), 0), np.float32))
 
 
-def people(identities: int, images: int) -> tuple[Features, NDArray[np.int64]]:
+def people(identities, images):
     """Identities in 8 dimensions; the last image of each is noise with a smaller norm."""
     random = np.random.default_rng(0)
     labels = np.repeat(np.arange(identities), images)
@@ -55,7 +49,7 @@ def test_every_view_of_an_image_is_compared_with_the_mean_of_the_others_by_a_slo
     assert images.numbers.tolist() == [0, 1, 2, 3, 4, 5, 6]
     rows = torch.arange(21)
     own = torch.from_numpy(images.labels)[rows % 7]
-    centers = images.centers.without(images._unit[rows % 7], own)
+    centers = images.centers.without(images.unit[rows % 7], own)
     assert isinstance(centers, LeaveOneOutMeans)
     expected = np.empty((21, 4))
     for row in range(21):
@@ -63,7 +57,7 @@ def test_every_view_of_an_image_is_compared_with_the_mean_of_the_others_by_a_slo
             others = [unit[0, j] for j in range(8) if labels[j] == identity and j != row % 7]
             mean = np.sum(others, axis=0)
             expected[row, identity] = unit[row // 7, row % 7] @ mean / np.linalg.norm(mean)
-    embedding = images.features[0]
+    embedding = images.embedding
     np.testing.assert_allclose(embedding, vectors[:, :7].reshape(21, 5), rtol=1e-6)
     np.testing.assert_allclose(centers.cosines(embedding), expected, atol=1e-6)
     to_own, nearest = centers.own_and_nearest(embedding, own)
@@ -87,7 +81,8 @@ def test_batches_are_as_the_method_declares_them(name, cached):
     everybody = np.ones(100, dtype=bool)
     vectors = np.random.default_rng(0).normal(size=(cached * 100, 8))
     source = _Images(features_of(vectors), labels, everybody, everybody, torch.device("cpu"))
-    epoch = [source.rows(batch, built) for batch in source.batches(built, 12, 4, 0, 3)]
+    settings = HeadSettings(batch_size=12)
+    epoch, again, later = (source.batches(built, settings, number) for number in (3, 3, 4))
     assert len(epoch) == 100 // 12
     for rows in epoch:
         views, images = np.divmod(rows.numpy().reshape(built.views, 12), 100)
@@ -96,7 +91,6 @@ def test_batches_are_as_the_method_declares_them(name, cached):
         assert all(len(set(drawn)) == built.views for drawn in views.T)
         if built.sampler == "identities":
             assert (labels[images[0]].reshape(3, 4) == labels[images[0]].reshape(3, 4)[:, :1]).all()
-    again, later = ([source.rows(batch, built) for batch in source.batches(built, 12, 4, 0, n)] for n in (3, 4))
     assert all(torch.equal(a, b) for a, b in zip(epoch, again, strict=True))
     assert not all(torch.equal(a, b) for a, b in zip(epoch, later, strict=True))
 
@@ -132,7 +126,7 @@ def test_training_ends_when_the_heldout_loss_rises_and_keeps_the_best():
     long = train_heads(build("rts", logit_scale=16.0, kl_weight=0.1), features, labels, settings)
     best = int(np.argmin(long.heldout_loss))
     assert best < len(long.heldout_loss) - 1 < 199
-    settings = replace(settings, epochs=best + 1)
+    settings = settings.model_copy(update={"epochs": best + 1})
     short = train_heads(build("rts", logit_scale=16.0, kl_weight=0.1), features, labels, settings)
     torch.testing.assert_close(long.heads.state_dict(), short.heads.state_dict(), rtol=0, atol=0)
 
@@ -148,6 +142,13 @@ def test_heldout_identities_are_complete_and_have_several_images():
     for too_few, share in ((labels, 0.9), (np.arange(5), 0.0)):
         with pytest.raises(DataError, match="at least two must remain"):
             held_out(too_few, share, 1)
+
+
+def test_too_few_held_out_people_to_contrast_are_refused():
+    features, labels = people(40, 4)
+    views = Features(*(np.concatenate([values, values]) for values in features))
+    with pytest.raises(Error, match=r"held-out images: tempnet: .*, or change train.holdout"):
+        train_heads(build("tempnet", rho=4.5), views, labels, HeadSettings(epochs=1, batch_size=128, holdout=0.1))
 
 
 def test_half_of_the_held_out_people_are_measured_if_they_are_enough_and_have_no_part_in_training():

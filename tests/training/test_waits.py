@@ -1,9 +1,5 @@
 """A training step must not wait for the device, which would then wait for the host."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 import pytest
 import torch
 from torch.fx.experimental import _config as experimental
@@ -12,7 +8,6 @@ from facerts.losses import LOSSES
 from facerts.training.init_weights import InitialWeights
 from facerts.training.learner import Learner
 from facerts.training.loader import Batch
-from facerts.training.recipe import Recipe
 from tests.training.fake_device import META, Waits, use_fake_device
 
 PEOPLE, IMAGES, STEPS = 1000, 16, 3
@@ -23,12 +18,12 @@ NETWORK = "backbone.name=compact"
 FAST = ("rts", "pfe", "supcon")
 
 
-def slow(parameter: object) -> object:
+def slow(parameter):
     return pytest.param(parameter, marks=pytest.mark.slow)
 
 
 @pytest.fixture
-def fake_device(monkeypatch) -> Iterator[None]:
+def fake_device(monkeypatch):
     use_fake_device(monkeypatch)
     monkeypatch.setattr("facerts.training.learner.init_weights", lambda *_: InitialWeights())
     # The result of nonzero then has the shape that it has if nothing is zero.
@@ -36,7 +31,7 @@ def fake_device(monkeypatch) -> Iterator[None]:
         yield
 
 
-def waits(recipe: Recipe, steps: int) -> list[str]:
+def waits(recipe, steps):
     """The waits of some steps."""
     learner = Learner(recipe, PEOPLE)
     views = learner.loss.views
