@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from common import parser_of, percent, run
+from common import parser_of, run, share
 from numpy.typing import NDArray
 
 from facerts.datasets import Source, Subset, open_source
@@ -25,7 +25,6 @@ from facerts.embedding.onnx_embedder import OnnxModel, OnnxQuality
 from facerts.hub.find import find_model
 from facerts.images.align import align
 from facerts.images.changes import apply_change
-from facerts.metrics.intervals import wilson
 from facerts.metrics.verification import auroc
 from facerts.report.table import markdown_table
 
@@ -94,12 +93,6 @@ def outputs(model: OnnxModel, crops: Crops) -> dict[str, NDArray[np.float64]]:
         if name in parts[0]:
             found[name] = np.concatenate([part[name].reshape(-1) for part in parts])
     return {name: values.astype(np.float64) for name, values in found.items()}
-
-
-def share(flags: NDArray[np.bool_]) -> str:
-    """A share in percent with its interval."""
-    low, high = wilson(np.array([flags.mean()]), np.array([len(flags)]))
-    return percent(float(flags.mean()), [float(low[0]), float(high[0])])
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from facerts.cli.ending import ending
 from facerts.datasets import Source, open_source
 from facerts.errors import DataError
-from facerts.metrics.intervals import percentile_interval, subject_counts
+from facerts.metrics.intervals import percentile_interval, subject_counts, wilson
 
 Counts = NDArray[np.float64]
 
@@ -51,6 +51,15 @@ def number(value: float, interval: Sequence[float] | None = None, *, form: str =
 def percent(value: float, interval: Sequence[float] | None = None, *, form: str = ".2f") -> str:
     """A share with its interval in percent, e.g. "99.43 [99.21, 99.60]"."""
     return number(100 * value, None if interval is None else [100 * end for end in interval], form=form)
+
+
+def share(flags: NDArray[np.bool_], *, form: str = ".2f") -> str:
+    """The share of things that are flagged, in percent, with its Wilson interval, which takes them as independent."""
+    if not len(flags):
+        return "–"
+    value = float(np.mean(flags))
+    low, high = wilson(np.array([value]), np.array([len(flags)]))
+    return percent(value, (abs(low.item()), high.item()), form=form)
 
 
 def resampled_rate(counted: Counts, total: Counts, *, replicates: int = 1000) -> Counts:

@@ -18,12 +18,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 from time import process_time
 
 import cv2
 import numpy as np
-from common import open_people, parser_of, percent, run
+from common import open_people, parser_of, percent, run, share
 from degraded_faces import CHOSEN_ON, CONFIRMED_ON, Degradation
 from numpy.typing import NDArray
 
@@ -34,7 +35,7 @@ from facerts.embedding import FaceOutputs
 from facerts.galleries import Enrollments
 from facerts.images import CROP_SIZE, decode
 from facerts.images.align import align
-from facerts.metrics.intervals import percentile_interval, subject_counts, wilson
+from facerts.metrics.intervals import percentile_interval, subject_counts
 from facerts.metrics.verification import auroc
 from facerts.report.table import markdown_table
 from facerts.scoring import Scorer, reasons
@@ -60,6 +61,9 @@ COMPONENTS = {
     "size": reasons.TOO_SMALL,
     "pose": reasons.TURNED,
 }
+
+
+rate = partial(share, form=".1f")
 
 
 def main() -> None:
@@ -340,16 +344,6 @@ def time_row(scorer: Scorer, crops: Crops) -> list[str]:
         times.append((middle - start, process_time() - middle))
     model, found = np.median(times, axis=0) / len(crops) * 1000
     return [f"{model:.2f}", f"{found:.3f}", f"{100 * found / model:.1f}"]
-
-
-def rate(hits: NDArray[np.bool_]) -> str:
-    """A share in percent with its Wilson interval, which treats the images as independent."""
-    count = len(hits)
-    if not count:
-        return "–"
-    share = float(np.mean(hits))
-    low, high = wilson(np.array([share]), np.array([count]))
-    return percent(share, (abs(low.item()), high.item()), form=".1f")
 
 
 if __name__ == "__main__":

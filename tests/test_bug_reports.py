@@ -21,7 +21,7 @@ from PIL import Image
 import facerts
 from facerts.datasets.synthetic import draw_face
 from facerts.detection import Detector
-from facerts.detection.detector import largest_first, nms
+from facerts.detection.detector import largest_first
 from facerts.errors import Error, ImageError, ModelError
 from facerts.scoring import Scorer
 from tests.detectors import Finds, face_at, write_scrfd
@@ -62,12 +62,6 @@ def test_a_box_beyond_the_border_is_kept_and_said_to_be_cut_off(shipped, corner)
     inside = face.crop.any(axis=2)
     np.testing.assert_array_equal(face.crop[inside], draw_face(0, 0)[inside])
     assert facerts.annotate(image, [face]).shape[1] == 2 * image.shape[1]
-
-
-def test_touching_faces_are_two_and_one_face_is_not():
-    # photoprism/photoprism#2041
-    boxes = np.array([[0, 0, 90, 120], [80, 0, 170, 120], [4, 3, 93, 121]], dtype=np.float64)
-    assert nms(boxes, np.array([0.9, 0.8, 0.7]), 0.3) == [0, 1]
 
 
 def test_the_largest_face_comes_first_and_alone_where_one_is_asked_for(shipped):

@@ -85,7 +85,7 @@ def test_outputs_are_those_of_the_model_in_batches(monkeypatch):
 
 def test_a_share_is_in_percent_with_wilsons_interval():
     # Wilson's interval of 1 in 4, by hand: center (1 + 1.92) / (4 + 3.84).
-    assert any_face.share(np.array([True, False, False, False])) == "25.00 [4.56, 69.94]"
+    assert common.share(np.array([True, False, False, False])) == "25.00 [4.56, 69.94]"
 
 
 def test_faces_are_separated_from_pets_by_each_output():
