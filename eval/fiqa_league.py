@@ -77,7 +77,7 @@ def main() -> None:
         threads=1,
         batch_size=16,
     )
-    lineup = Lineup.of(recognizers, {}, qualities)
+    lineup = Lineup.of(recognizers, qualities)
     pets = open_without(str(options.data / "pets"), FOR_DEVELOPMENT)
     sets = list(face_sets(options, evaluation))
     for ages in (False, True):

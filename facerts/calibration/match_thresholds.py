@@ -32,9 +32,6 @@ REPLICATES = 300
 # Images whose pairs the likelihood ratio of "same person" is fitted on; two million pairs.
 MAX_FITTED = 2000
 
-# The calibration, None if there are too few pairs for any rate; and remarks for the report.
-MatchingAndNotes = tuple[Matching | None, list[str]]
-
 
 def match_every_pair(
     faces: Faces, hashed: ImageHashes, fmrs: Sequence[float] | None, keep: Mapping[str, float], *, flip: bool
@@ -88,7 +85,7 @@ def match_listed_pairs(
     keep: Mapping[str, float],
     *,
     flip: bool,
-) -> MatchingAndNotes:
+) -> tuple[Matching | None, list[str]]:
     """Match thresholds on a benchmark's pairs without unreadable images; see ``match_every_pair``."""
     assert faces.embedding is not None
     new_row = np.full(len(benchmark.images), -1)

@@ -27,6 +27,7 @@ from facerts.evaluation.image_groups import Groups
 from facerts.hub.find import find_model
 from facerts.images import CROP_SIZE
 from facerts.metrics.group_rates import share_by_group
+from facerts.metrics.separation import keep_threshold
 from facerts.onnx.contract import (
     QUANTILES,
     Calibration,
@@ -221,16 +222,15 @@ def quality_thresholds(
         shares: above 0, at most 1.
         people: ``(N,)`` person of each face; None if unknown.
     """
-    descending = np.sort(quality)[::-1]
     thresholds = {}
     for share in shares:
-        minimum = descending[max(int(np.ceil(share * len(descending) - 1e-9)), 1) - 1]
+        minimum = keep_threshold(quality, share)
         kept = share_by_group(quality >= minimum, np.zeros(len(quality), dtype=np.int64), 1, people)
         thresholds[str(share)] = QualityThreshold(
-            quality=float(minimum),
+            quality=minimum,
             data_sha256=data_sha256,
             kept=float(kept.rate[0]),
-            ci95=(float(kept.low[0]), float(kept.high[0])),
+            ci95=kept.interval(0),
         )
     return thresholds
 

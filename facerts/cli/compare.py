@@ -33,8 +33,7 @@ def compare(
         score: Image score that the figures show, such as quality, uncertainty or norm.
     """
     from facerts.evaluation.comparison import compare_methods, write_comparison
-    from facerts.evaluation.labeled import load_labeled
-    from facerts.evaluation.method_runs import methods_of
+    from facerts.evaluation.method_runs import load_labeled, methods_of
     from facerts.report.comparison_report import subjects_of, write_comparison_report
 
     methods = methods_of(load_labeled(results))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -52,24 +51,22 @@ class LineupOptions:
         """Load the models and tables; the options say how faces are read."""
         from facerts.embedding import load_table
         from facerts.evaluation.evaluation_options import faces_of
-        from facerts.evaluation.lineup import Lineup, columns_of, open_qualities, open_recognizers
+        from facerts.evaluation.lineup import Lineup, open_qualities, open_recognizers
 
         faces = None if self.calibrate_scores is None else options.crops_of(faces_of(self.calibrate_scores))
-        models = self.model or ()
         recognizers = open_recognizers(
-            [model for model in models if not is_table(model)],
-            partial(open_model, settings=settings),
+            self.model or (),
+            lambda path: load_table(path) if is_table(path) else open_model(path, settings),
             self.recognizer_score or (),
             faces,
         )
-        tables = open_recognizers([model for model in models if is_table(model)], load_table)
         qualities = open_qualities(
             self.quality or (),
             descriptions=self.describe or (),
             detector=open_baseline(settings),
             **settings.runtime(),
         )
-        return Lineup.of(recognizers, tables, qualities, columns_of(tables))
+        return Lineup.of(recognizers, qualities)
 
 
 def fiqa(

@@ -24,8 +24,8 @@ def show(result: Result, *kinds: str, json: bool = False) -> None:
             for note in section.notes:
                 warn(f"{name}: {note}")
     if json:
-        every = result.to_json()["sections"]
-        print_json(every.get(kinds[0], {}) if len(kinds) == 1 else {kind: every.get(kind, {}) for kind in kinds})
+        every = {kind: {name: one.to_json() for name, one in result.of_kind(kind).items()} for kind in kinds}
+        print_json(every[kinds[0]] if len(kinds) == 1 else every)
         return
     for kind in kinds:
         _show_sections(result.of_kind(kind))
@@ -40,7 +40,7 @@ def show_comparison(comparison: Comparison) -> None:
 
 
 def _show_sections(sections: Mapping[str, Evaluation], *, findings: bool = True) -> None:
-    from facerts.report.measure_tables import measure_tables
+    from facerts.report.table import measure_tables
 
     for name, section in sections.items():
         for table in measure_tables([("", section)]):

@@ -97,7 +97,7 @@ def verify(
 
 def _verify_list(scorer: Scorer, listed: Sequence[ListedPair], out: Path, rule: MatchRule, *, json: bool) -> None:
     """Write and count the rows, and compare them with labels."""
-    from facerts.report.table import plain, share
+    from facerts.evaluation.wording import DIGITS, measured
     from facerts.scoring import Verification
     from facerts.scoring.pair_list import measure_labeled, verify_list
 
@@ -111,21 +111,21 @@ def _verify_list(scorer: Scorer, listed: Sequence[ListedPair], out: Path, rule: 
     def summary() -> dict[str, object]:
         counts: dict[str, object] = {name: decisions.count(name) for name in STATUSES}
         counts = {"pairs": len(decisions), **counts, "failed": decisions.count(None)}
-        measured = measure_labeled(listed, decisions)
-        if measured is None:
+        labeled = measure_labeled(listed, decisions)
+        if labeled is None:
             return counts
         if json:
-            return {**counts, "labeled": asdict(measured)}
-        rates = {"accuracy": measured.accuracy, "FMR": measured.fmr, "FNMR": measured.fnmr}
-        labeled = {
-            name: f"{plain(share(rate.value, rate.ci95))} of {rate.pairs:,} pairs" for name, rate in rates.items()
+            return {**counts, "labeled": asdict(labeled)}
+        rates = {"accuracy": labeled.accuracy, "FMR": labeled.fmr, "FNMR": labeled.fnmr}
+        shown = {
+            name: f"{measured(rate.value, rate.ci95, DIGITS)} of {rate.pairs:,} pairs" for name, rate in rates.items()
         }
-        left_out = f"{measured.inconclusive:,} inconclusive and {measured.failed:,} not compared"
+        left_out = f"{labeled.inconclusive:,} inconclusive and {labeled.failed:,} not compared"
         return {
             **counts,
-            "labeled pairs": f"{measured.pairs:,}, of which no rate counts {left_out}",
-            **(labeled if measured.accuracy.pairs else {}),
-            "95% intervals": measured.interval,
+            "labeled pairs": f"{labeled.pairs:,}, of which no rate counts {left_out}",
+            **(shown if labeled.accuracy.pairs else {}),
+            "95% intervals": labeled.interval,
         }
 
     print_result(summary, json, results(), out=out, kind=Verification)

@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 
 from facerts.datasets.source import Source
 from facerts.detection.detector import OpenDetector
+from facerts.embedding.combined import CombinedEmbedder
 from facerts.embedding.outputs import CropScore, FaceOutputs, Scores
 from facerts.evaluation.result_folder import Arrays
 from facerts.images import encode_jpeg
 from facerts.metrics.identification import search
+from facerts.onnx.contract import Description
 
 # A model's own scores of an image; those that need no model stand by themselves.
 OWN_SCORES = ("quality", "norm")
@@ -101,6 +103,21 @@ def image_arrays(outputs: FaceOutputs, names: list[str]) -> Arrays:
         if value is not None:
             arrays[name] = value
     return {**arrays, **_untrained(outputs)}
+
+
+def quality_description(model: object) -> Description | None:
+    """The description of the model that gives the quality; None where it has none, as tables and training runs."""
+    return getattr(model.quality if isinstance(model, CombinedEmbedder) else model, "description", None)
+
+
+def percentiles(model: object, outputs: FaceOutputs) -> Arrays:
+    """``(N,)`` percentiles of the quality among the faces that the model was calibrated on, if it was."""
+    description = quality_description(model)
+    calibration = None if description is None else description.calibration
+    if calibration is None or not calibration.quantiles or outputs.quality is None:
+        return {}
+    found = [calibration.percentile(quality) for quality in outputs.quality.tolist()]
+    return {"percentile": np.array(found, dtype=np.float32)}
 
 
 def _untrained(outputs: FaceOutputs) -> dict[str, NDArray[np.float32]]:

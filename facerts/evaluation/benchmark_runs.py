@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -21,13 +20,12 @@ from facerts.embedding.embed import AnyEmbedder
 from facerts.embedding.embedding_table import EmbeddingTable
 from facerts.embedding.outputs import FaceOutputs
 from facerts.errors import DataError, Error
-from facerts.evaluation.baselines import extremes, image_scores, shown_images
+from facerts.evaluation.baselines import extremes, image_scores, percentiles, shown_images
 from facerts.evaluation.channel_probe import channel_probe
 from facerts.evaluation.evaluation_options import (
     DEFAULT_OPTIONS,
     EvaluationOptions,
     check_names,
-    kept_outputs,
     measured_outputs,
     people_of,
     reference_embedding,
@@ -165,13 +163,7 @@ def _measure_pairs(
         table = isinstance(wrapped, EmbeddingTable)
         if not isinstance(wrapped, EmbeddingTable):
             probed = channel_probe(
-                wrapped,
-                benchmark,
-                outputs,
-                flip=flip,
-                batch_size=options.batch_size,
-                similarity=similarity,
-                kept=partial(kept_outputs, options, wrapped, benchmark.images, sha256=hashed.sha256, flip=flip),
+                wrapped, benchmark, outputs, options, flip=flip, similarity=similarity, sha256=hashed.sha256
             )
             notes += [] if probed is None else [probed]
         section, arrays = verification_of(
@@ -183,6 +175,7 @@ def _measure_pairs(
             every=every,
         )
         section.notes = notes
+        arrays.update(percentiles(embedder, outputs))
         if options.keep_crops:
             scores = similarity.of_pairs(outputs, benchmark.pairs)
             arrays.update(shown_images(benchmark.images, _shown_rows(benchmark, outputs, scores)))

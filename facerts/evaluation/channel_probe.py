@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from facerts.datasets.pair_benchmark import PairBenchmark
 from facerts.embedding.embed import concatenate, embed_crops
 from facerts.embedding.outputs import Embedder, FaceOutputs
-from facerts.evaluation.evaluation_options import Kept
+from facerts.evaluation.evaluation_options import DEFAULT_OPTIONS, EvaluationOptions, kept_outputs
 from facerts.evaluation.similarity import COSINE, Similarity
 from facerts.metrics.verification import best_threshold
 
@@ -26,16 +26,16 @@ def channel_probe(
     embedder: Embedder,
     benchmark: PairBenchmark,
     outputs: FaceOutputs,
+    options: EvaluationOptions = DEFAULT_OPTIONS,
     *,
     flip: bool,
-    batch_size: int,
     similarity: Similarity = COSINE,
-    kept: Kept | None = None,
+    sha256: str | None = None,
 ) -> str | None:
     """Embed some images with red and blue swapped; a sentence where that serves the model better.
 
     They are of evenly spaced pairs of the benchmark; ``outputs`` are of all its images as they are, with mirrors if
-    ``flip``. ``kept`` takes the outputs of the swapped images from a cache, see ``options.kept_outputs``.
+    ``flip``; ``sha256`` is the hash of these, for the cache.
     """
     rows = np.concatenate([_spaced(np.flatnonzero(benchmark.same == flag), PAIRS) for flag in (True, False)])
     same = benchmark.same[rows]
@@ -44,12 +44,14 @@ def channel_probe(
 
     def compute() -> FaceOutputs:
         parts = []
-        for start in range(0, len(images), batch_size):
-            crops = np.stack([benchmark.images.crop(int(row)) for row in images[start : start + batch_size]])
+        for start in range(0, len(images), options.batch_size):
+            rows = images[start : start + options.batch_size]
+            crops = np.stack([benchmark.images.crop(int(row)) for row in rows])
             parts.append(embed_crops(embedder, np.ascontiguousarray(crops[..., ::-1]), flip=flip))
         return concatenate(parts)
 
-    swapped = compute() if kept is None else kept(compute, images, what="red and blue swapped")
+    what = "red and blue swapped"
+    swapped = kept_outputs(options, embedder, benchmark.images, compute, images, sha256=sha256, flip=flip, what=what)
     given = similarity.of_pairs(outputs.take(images), pairs)
     other = similarity.of_pairs(swapped, pairs)
     before, after = _margins(given, same), _margins(other, same)

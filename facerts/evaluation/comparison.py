@@ -18,9 +18,8 @@ from pydantic import Field
 
 from facerts.errors import DataError
 from facerts.evaluation.baselines import BASELINES, OWN_SCORES
-from facerts.evaluation.labeled import SavedResult, load_labeled
 from facerts.evaluation.measure import SCORE_KEYS, Evaluation, Measure, PairedTest, ResultPart, scores_of_rows
-from facerts.evaluation.method_runs import MethodRuns, methods_of, runs_of
+from facerts.evaluation.method_runs import MethodRuns, SavedResult, load_labeled, methods_of, runs_of
 from facerts.evaluation.one_embedding import on_one_embedding
 from facerts.evaluation.result_folder import ARRAYS_FILE, Arrays, naming_folders
 from facerts.evaluation.wording import joined, points, points_interval, score_in_words

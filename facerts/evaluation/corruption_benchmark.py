@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 from facerts.datasets.fingerprint import ImageHashes, hash_images
 from facerts.datasets.source import Source
 from facerts.embedding.aligned import alignment_notes
-from facerts.embedding.combined import CombinedEmbedder
 from facerts.embedding.embed import AnyEmbedder, concatenate
 from facerts.embedding.embedding_table import EmbeddingTable
 from facerts.embedding.onnx_embedder import OnnxModel, outputs_of_crops
 from facerts.embedding.outputs import Embedder, FaceOutputs
 from facerts.errors import Error
-from facerts.evaluation.baselines import crop_scores, image_scores
+from facerts.evaluation.baselines import crop_scores, image_scores, quality_description
 from facerts.evaluation.evaluation_options import (
     DEFAULT_OPTIONS,
     EvaluationOptions,
@@ -41,7 +40,6 @@ from facerts.io.files import sha256_file
 from facerts.io.progress import track
 from facerts.metrics.intervals import percentile_interval
 from facerts.metrics.reliability import spearman
-from facerts.onnx.contract import Description
 
 # Blur reaches radius 5, so that its steps are the radii 1 to 5 of a crop of 112 pixels.
 SEVERITIES = (0.2, 0.4, 0.6, 0.8, 1.0)
@@ -213,15 +211,6 @@ class _Score(NamedTuple):
     percentile: Callable[[float], float]
 
 
-class _Kind(NamedTuple):
-    """What becomes of the faces at each severity of a kind of change, from none."""
-
-    cosine: Values | None
-    percentile: Values
-    kept: Values
-    not_a_face: Values | None
-
-
 # What a kind's columns show, and their formats.
 COLUMNS: Mapping[str, Format] = {
     "cosine": ".2f",
@@ -244,8 +233,8 @@ def _section(measured: _Measured, kinds: Sequence[str], severities: Sequence[flo
     measures = [*_correlations(measured, steps, scores, to)]
     for scale in scales:
         found = by_kind[scale.name].values()
-        means = {"kept": np.mean([kind.kept for kind in found], axis=0)}
-        non_faces = [kind.not_a_face for kind in found if kind.not_a_face is not None]
+        means = {"kept": np.mean([kind["kept"] for kind in found], axis=0)}
+        non_faces = [kind["not a face"] for kind in found if "not a face" in kind]
         if non_faces and scale is scales[0]:
             means["not a face"] = np.mean(non_faces, axis=0)
         measures += [
@@ -262,18 +251,16 @@ def _section(measured: _Measured, kinds: Sequence[str], severities: Sequence[flo
         ]
     # From the least to the most that a change costs: percentiles and what is kept should fall likewise.
     table = f"Kinds of change, by {scales[0].name}"
-    for kind in sorted(kinds, key=lambda name: 0 if (cosine := first[name].cosine) is None else -cosine[-1]):
-        columns = zip(COLUMNS.items(), first[kind], strict=True)
+    for kind in sorted(kinds, key=lambda name: -first[name]["cosine"][-1] if measured.recognizers else 0):
         measures += [
             Measure(
                 name=f"{name} at {severity:g}",
                 of={"kind": _title(kind)},
                 table=table,
                 value=float(values[1 + severities.index(severity)]),
-                format=form,
+                format=COLUMNS[name],
             )
-            for (name, form), values in columns
-            if values is not None
+            for name, values in first[kind].items()
             for severity in shown
         ]
     arrays = {
@@ -319,9 +306,7 @@ def _scale(measured: _Measured, name: str, unchanged: Values) -> _Score:
     def among_unchanged(value: float) -> float:
         return float(np.mean(unchanged < value) * 100)
 
-    model = measured.networks[""]
-    source = model.quality if isinstance(model, CombinedEmbedder) else model
-    description: Description | None = getattr(source, "description", None)
+    description = quality_description(measured.networks[""])
     kept = {} if description is None or name != "quality" else description.thresholds
     own = next((one.quality for share, one in kept.items() if math.isclose(float(share), KEEP)), None)
     if own is None:
@@ -342,18 +327,18 @@ def _by_kind(
     scale: _Score,
     scores: Mapping[Step, Mapping[str, Values]],
     to: Step,
-) -> dict[str, _Kind]:
+) -> dict[str, dict[str, Values]]:
+    """What becomes of the faces at each severity of a kind of change, from none, by the names of ``COLUMNS``."""
     found = {}
     for kind in kinds:
         steps = [CLEAN, *((kind, severity) for severity in severities)]
         values = [scores[step][scale.name] for step in steps]
-        non_faces = [measured.outputs("", step).not_a_face for step in steps]
-        found[kind] = _Kind(
-            _costs(measured, steps, to) if measured.recognizers else None,
-            np.array([scale.percentile(float(np.percentile(each, 50))) for each in values]),
-            np.array([np.mean(each >= scale.threshold) for each in values]),
-            None if non_faces[0] is None else np.array([np.mean(each) for each in non_faces if each is not None]),
-        )
+        non_faces = [flags for step in steps if (flags := measured.outputs("", step).not_a_face) is not None]
+        found[kind] = {"cosine": _costs(measured, steps, to)} if measured.recognizers else {}
+        found[kind]["percentile"] = np.array([scale.percentile(float(np.percentile(each, 50))) for each in values])
+        found[kind]["kept"] = np.array([np.mean(each >= scale.threshold) for each in values])
+        if non_faces:
+            found[kind]["not a face"] = np.array([np.mean(flags) for flags in non_faces])
     return found
 
 
@@ -362,7 +347,7 @@ def _costs(measured: _Measured, steps: Sequence[Step], to: Step) -> Values:
     return np.array([np.median(measured.cosines(step, to), axis=-1).mean() for step in steps])
 
 
-def _plots(by_kind: Mapping[str, _Kind], severity: list[float], score: str) -> tuple[list[Plot], Arrays]:
+def _plots(by_kind: Mapping[str, Mapping[str, Values]], severity: list[float], score: str) -> tuple[list[Plot], Arrays]:
     """Every change by its cost and its score, and what becomes of faces by severity of each kind."""
     arrays: Arrays = {"severity": np.array(severity)}
     families = dict.fromkeys(CHANGES[kind].family for kind in by_kind)
@@ -370,20 +355,16 @@ def _plots(by_kind: Mapping[str, _Kind], severity: list[float], score: str) -> t
     panels: dict[str, dict[str, list[Series]]] = {family: {} for family in families}
     for kind, found in by_kind.items():
         change = CHANGES[kind]
-        lines = {"cosine": found.cosine, f"percentile of {score} / 100": found.percentile / 100}
-        lines |= {"kept": found.kept, "not a face": found.not_a_face}
-        series = []
-        for label, values in lines.items():
-            if values is not None:
-                arrays[f"{kind}/{label}"] = values
-                gray = label == "cosine"
-                alone = not label.startswith("percentile")
-                x = ["severity"]
-                series.append(Series(label=label, x=x, y=f"{kind}/{label}", reference=gray, alone=alone))
-        panels[change.family][_title(kind)] = series
-        if found.cosine is not None:
+        panels[change.family][_title(kind)] = series = []
+        for name, values in found.items():
+            is_percentile = name == "percentile"
+            label = f"percentile of {score} / 100" if is_percentile else name
+            y, gray = f"{kind}/{label}", name == "cosine"
+            arrays[y] = values / 100 if is_percentile else values
+            series.append(Series(label=label, x=["severity"], y=y, reference=gray, alone=not is_percentile))
+        if "cosine" in found:
             # Without the unchanged images, which are the same for all kinds.
-            arrays |= {f"{kind}/x": found.cosine[1:], f"{kind}/y": found.percentile[1:]}
+            arrays |= {f"{kind}/x": found["cosine"][1:], f"{kind}/y": found["percentile"][1:]}
             points.setdefault((change.family, change.held_out), []).append(kind)
     shown = [
         Plot(

@@ -76,10 +76,6 @@ DEFAULT_OPTIONS = EvaluationOptions()
 _FOUND, _WITHOUT_FACE = "found_size", "without_face"
 
 
-# ``kept_outputs`` of a model and a source: takes outputs from a cache, or computes and keeps them.
-Kept = Callable[..., FaceOutputs]
-
-
 def measured_outputs(
     embedder: AnyEmbedder,
     source: Source,
@@ -105,16 +101,7 @@ def measured_outputs(
         return outputs if sizes is None else replace(outputs, extras={**outputs.extras, "face_size": sizes})
 
     repeated = None if first is None else hashlib.sha256(first.tobytes()).hexdigest()
-    outputs = kept_outputs(
-        options,
-        embedder,
-        source,
-        compute,
-        np.arange(len(source)),
-        sha256=sha256,
-        flip=flip,
-        repeated=repeated,
-    )
+    outputs = kept_outputs(options, embedder, source, compute, sha256=sha256, flip=flip, repeated=repeated)
     if reference is None:
         return outputs
     neighbors = neighbor_similarity(outputs.embedding, reference, options.neighbors)
@@ -126,15 +113,11 @@ def reference_embedding(embedder: AnyEmbedder, options: EvaluationOptions, *, fl
     if options.reference is None:
         return None
     faces = options.crops_of(options.reference)
-    return kept_outputs(
-        options,
-        embedder,
-        faces,
-        lambda: outputs_of(embedder, faces, flip=flip, batch_size=options.batch_size),
-        np.arange(len(faces)),
-        what="reference",
-        flip=flip,
-    ).embedding
+
+    def compute() -> FaceOutputs:
+        return outputs_of(embedder, faces, flip=flip, batch_size=options.batch_size)
+
+    return kept_outputs(options, embedder, faces, compute, what="reference", flip=flip).embedding
 
 
 def kept_outputs(
@@ -142,27 +125,26 @@ def kept_outputs(
     embedder: object,
     source: Source,
     compute: Callable[[], FaceOutputs],
-    rows: NDArray[np.integer],
+    rows: NDArray[np.integer] | None = None,
     *,
     sha256: str | None = None,
     **depends_on: object,
 ) -> FaceOutputs:
-    """Outputs of some of a source's images, from the cache if it has them; otherwise computed and kept there.
+    """Outputs of a source's images, from the cache if it has them; otherwise computed and kept there.
 
     They are always computed if there is no cache, or if the cache key cannot cover everything that they depend on:
     for tables, training runs, and sources that make crops in a way of their own.
 
     Args:
         embedder: model, table or score; without an ``identity`` of everything that it does, nothing is kept.
-        rows: ``(N,)`` indices of the images.
+        rows: ``(N,)`` indices of the images; None for all.
         sha256: hash of all images, if it is known already.
         depends_on: what the outputs depend on besides model, detector, images, batch size and installed packages.
     """
-    if options.cache is None:
-        return compute()
     model, crops = getattr(embedder, "identity", None), source.crop_identity()
-    if model is None or crops is None:
+    if options.cache is None or model is None or crops is None:
         return compute()
+    rows = np.arange(len(source)) if rows is None else rows
     key = {
         "model": model,
         "detector_baseline": options.detector_baseline and options.detector_baseline.identity,

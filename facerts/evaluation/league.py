@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from facerts.datasets import Source
-from facerts.datasets.fingerprint import hash_images
 from facerts.embedding import EmbeddingTable
 from facerts.embedding.aligned import alignment_notes
 from facerts.embedding.outputs import FaceOutputs
@@ -25,11 +24,11 @@ from facerts.evaluation.group_differences import MatchedPairs, groups_of
 from facerts.evaluation.image_groups import Groups
 from facerts.evaluation.lineup import NORM, ORACLE, RANDOM, Lineup
 from facerts.evaluation.measure import Evaluation, Format, Measure, Plot, Series
-from facerts.evaluation.quality_costs import Costs, Milliseconds, measure_costs
+from facerts.evaluation.quality_costs import MS, Costs, measure_costs
 from facerts.evaluation.rejection import check_fmr, references
 from facerts.evaluation.result import Result
 from facerts.evaluation.result_folder import Arrays, ResultFolder
-from facerts.evaluation.scored import ScoredImages, ScoredNonFaces, score_images
+from facerts.evaluation.scored import ScoredImages, score_images, separations
 from facerts.evaluation.similarity import compare_images
 from facerts.evaluation.wording import counts, joined, percent, rate
 from facerts.io.progress import track
@@ -46,7 +45,6 @@ FMRS = (1e-3, 1e-2)
 ENDS, END = (0.2, 0.3), 0.3
 REPLICATES, SEED = 300, 0
 AREAS, RECOGNIZERS = "Areas by recognizer", "Recognizers"
-MS = "ms per image"
 AGREEMENT = "Do recognizers agree on the order of the qualities?"
 
 
@@ -145,9 +143,16 @@ def run_fiqa(
     folder = ResultFolder(out, lineup)
     costs = measure_costs(lineup, data[0].images, options.batch_size) if fiqa.cost else {}
     any_pairs = any(faces.has_pairs for faces in data)
-    non_faces = ScoredNonFaces.read(lineup, others or {}, options, embed=any_pairs)
+    non_faces = {
+        name: score_images(lineup, source, options, embed=any_pairs) for name, source in (others or {}).items()
+    }
+    sizes = {name: len(source) for name, source in (others or {}).items()}
     thresholds = keep_thresholds(lineup, fiqa, options)
-    sets = [faces for one in data for faces in _with_degraded(one, fiqa)]
+    sets: list[FaceSet] = []
+    for faces in data:
+        sets.append(faces)
+        if fiqa.degraded and faces.has_pairs and faces.original is None:
+            sets.append(faces.degraded(fiqa.seed))
     pairs: dict[str, Mapping[str, ComparedPairs]] = {}
     for faces in sets:
         judged = _Judged(lineup, faces, _score(lineup, faces, options), costs, against)
@@ -169,8 +174,8 @@ def run_fiqa(
                 for label, of_recognizer in track(list(judged.pairs.items()), "rejecting pairs", unit="recognizers")
             }
         if faces.original is None and others:
-            judged.separations = non_faces.separations(judged.scored)
-        section, arrays = _section(judged, non_faces.images)
+            judged.separations = separations(judged.scored, list(non_faces.values()))
+        section, arrays = _section(judged, sizes)
         if judged.separations and excluded is not None:
             section.excluded = {"non-faces": excluded}
         folder.add("fiqa", faces.name, section, arrays)
@@ -181,22 +186,9 @@ def run_fiqa(
     return folder.content
 
 
-def _with_degraded(faces: FaceSet, fiqa: FiqaOptions) -> list[FaceSet]:
-    """A set, and the same with half of its images degraded if that is asked for and can be measured."""
-    degraded = fiqa.degraded and faces.has_pairs and faces.original is None
-    return [faces, faces.degraded(fiqa.seed)] if degraded else [faces]
-
-
 def _score(lineup: Lineup, faces: FaceSet, options: EvaluationOptions) -> ScoredImages:
-    return score_images(
-        lineup,
-        faces.images,
-        options,
-        sha256=faces.hashes.sha256,
-        first=faces.first,
-        rows=faces.rows,
-        embed=faces.has_pairs,
-    )
+    hashed = replace(faces.hashes, first=faces.first)
+    return score_images(lineup, faces.images, options, hashed, rows=faces.rows, embed=faces.has_pairs)
 
 
 def _section(judged: _Judged, non_faces: Mapping[str, int]) -> tuple[Evaluation, Arrays]:
@@ -261,18 +253,14 @@ def _cost(judged: _Judged, label: str) -> Measure | None:
     """Of recognizers' own qualities, the range over the recognizers."""
     found = judged.costs.get(("quality", label))
     if found is not None:
-        return _milliseconds(found)
+        return found
     own = [judged.costs.get(("own", name, label)) for name in judged.lineup.recognizers]
-    medians = [cost.median for cost in own if cost is not None]
+    medians = [cost.value for cost in own if cost is not None and cost.value is not None]
     if not medians:
         return None
     if len(medians) == 1:
         return Measure(name=MS, value=medians[0], format=".2g")
     return Measure(name=MS, value=None, range=(min(medians), max(medians)), better="lower", format=".2g")
-
-
-def _milliseconds(cost: Milliseconds) -> Measure:
-    return Measure(name=MS, value=cost.median, range=(cost.low, cost.high), better="lower", format=".2g")
 
 
 def _details(judged: _Judged) -> Iterator[Measure]:
@@ -294,7 +282,7 @@ def _details(judged: _Judged) -> Iterator[Measure]:
         yield Measure(name="impostor pairs accepted", of=of, table=RECOGNIZERS, value=accepted, format="count")
         cost = judged.costs.get(("recognizer", name))
         if cost is not None:
-            yield _milliseconds(cost).model_copy(update={"of": of, "table": RECOGNIZERS})
+            yield cost.model_copy(update={"of": of, "table": RECOGNIZERS})
     areas = {
         name: {label: curve.area[END] for label, curve in table.by.items() if label != ORACLE}
         for name, table in judged.tables.items()
@@ -486,6 +474,5 @@ def keep_thresholds(lineup: Lineup, fiqa: FiqaOptions, options: EvaluationOption
     """Thresholds of the qualities that keep a share of the given faces; none if no faces are given."""
     if fiqa.keep_on is None or fiqa.groups is None:
         return {}
-    hashed = hash_images(fiqa.keep_on)
-    scored = score_images(lineup, fiqa.keep_on, options, sha256=hashed.sha256, first=hashed.first)
+    scored = score_images(lineup, fiqa.keep_on, options)
     return {label: keep_threshold(quality, fiqa.keep) for label, quality in scored.by_name().items()}

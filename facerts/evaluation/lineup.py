@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from facerts.embedding.recognizer_scores import RECOGNIZER_SCORES, LayerNorms, o
 from facerts.errors import DataError, Error, ModelError, did_you_mean
 from facerts.evaluation.baselines import detector_score, sharpness
 from facerts.evaluation.evaluation_options import EvaluationOptions, kept_outputs
-from facerts.evaluation.labeled import split_label
+from facerts.evaluation.method_runs import split_label
 from facerts.evaluation.score_table import read_scores
 from facerts.hub.find import find_model
 
@@ -31,8 +31,6 @@ SHARPNESS, DETECTOR = "sharpness", "det_score"
 EVERY_SCORE = "all"
 RESERVED = (NORM, ORACLE, RANDOM, SHARPNESS, DETECTOR, *RECOGNIZER_SCORES)
 
-# Where a quality comes from: a model, a table of scores, the crop itself, or each recognizer itself.
-QualityKind = Literal["model", "table", "crop", "recognizer"]
 Item = TypeVar("Item")
 
 _CSV_COLUMN = re.compile(r"(.+\.csv)(?::([^:/\\]+))?", re.IGNORECASE)
@@ -48,7 +46,6 @@ class ComputedQuality:
         calibration: SHA-256 of other faces that it depends on; empty if there are none.
     """
 
-    kind: QualityKind
     score: CropScore
     identity: str
     sha256: str | None = None
@@ -61,8 +58,7 @@ class ComputedQuality:
             scores = score_source(source, {"quality": self.score}, batch_size=options.batch_size)
             return FaceOutputs(np.empty((len(source), 0), dtype=np.float32), quality=scores["quality"])
 
-        rows = np.arange(len(source))
-        quality = kept_outputs(options, self, source, compute, rows, sha256=sha256, gives="quality").quality
+        quality = kept_outputs(options, self, source, compute, sha256=sha256, gives="quality").quality
         assert quality is not None
         return quality
 
@@ -73,7 +69,6 @@ class ListedQuality:
 
     table: EmbeddingTable
     column: str
-    kind: QualityKind = "table"
     score: None = None
 
     @property
@@ -105,10 +100,7 @@ class LineupRecognizer:
             outputs = outputs_of(self.embedder, source, flip=options.flip, first=first, batch_size=options.batch_size)
             return FaceOutputs(outputs.embedding, norm=outputs.norm, quality=outputs.quality)
 
-        rows = np.arange(len(source))
-        return kept_outputs(
-            options, self.embedder, source, compute, rows, sha256=sha256, flip=options.flip, gives="outputs"
-        )
+        return kept_outputs(options, self.embedder, source, compute, sha256=sha256, flip=options.flip, gives="outputs")
 
 
 @dataclass(frozen=True)
@@ -120,20 +112,16 @@ class Lineup:
     method: str = "league"
 
     @classmethod
-    def of(
-        cls,
-        recognizers: Mapping[str, LineupRecognizer],
-        tables: Mapping[str, LineupRecognizer],
-        *qualities: Mapping[str, Quality],
-    ) -> Lineup:
-        """A lineup of models, tables and qualities."""
-        every: dict[str, LineupRecognizer] = {}
-        judged: dict[str, Quality] = {}
-        for label, recognizer in (*recognizers.items(), *tables.items()):
-            _add(every, label, recognizer, "recognizers")
-        for label, quality in (pair for some in qualities for pair in some.items()):
-            _add(judged, label, quality, "qualities")
-        return cls(every, judged)
+    def of(cls, recognizers: Mapping[str, LineupRecognizer], qualities: Mapping[str, Quality]) -> Lineup:
+        """A lineup of recognizers and qualities, with the qualities that tables of embeddings have beside these."""
+        judged = dict(qualities)
+        embedders = {label: recognizer.embedder for label, recognizer in recognizers.items()}
+        tables = {label: one for label, one in embedders.items() if isinstance(one, EmbeddingTable)}
+        for label, table in tables.items():
+            for column in table.columns:
+                name = column if len(tables) == 1 else f"{label} {column}"
+                _add(judged, name, ListedQuality(table, column), "qualities")
+        return cls(recognizers, judged)
 
     @property
     def name(self) -> str:
@@ -166,6 +154,7 @@ def open_recognizers(
 ) -> dict[str, LineupRecognizer]:
     """Open recognizers given as ``[LABEL=]MODEL``, with ``own`` scores of ``RECOGNIZER_SCORES`` or ``EVERY_SCORE``.
 
+    Tables of embeddings have no such scores.
     ``calibration`` are the faces for those of them that choose something, see ``open_recognizer_scores``.
     """
     recognizers: dict[str, LineupRecognizer] = {}
@@ -209,7 +198,7 @@ def open_qualities(
         path = find_model(value)
         file = described.pop(label or path.stem, None)
         model = OnnxQuality(path, description=None if file is None else read_description(Path(file)), **runtime)
-        computed = ComputedQuality("model", model, model.identity, model.sha256)
+        computed = ComputedQuality(model, model.identity, model.sha256)
         _add(qualities, label or model.name, computed, "qualities")
     if described:
         label = next(iter(described))
@@ -217,30 +206,14 @@ def open_qualities(
     for label in qualities:
         if label in RESERVED:
             raise Error(f"{label!r} is a reserved label; give the quality another one, LABEL=MODEL")
-    qualities[SHARPNESS] = ComputedQuality("crop", sharpness, "variance of the Laplacian")
+    qualities[SHARPNESS] = ComputedQuality(sharpness, "variance of the Laplacian")
     if detector is not None:
-        qualities[DETECTOR] = ComputedQuality("crop", detector_score(detector), detector.identity)
-    return qualities
-
-
-def columns_of(recognizers: Mapping[str, LineupRecognizer]) -> dict[str, Quality]:
-    """The qualities that tables of embeddings have beside the embeddings, by label."""
-    qualities: dict[str, Quality] = {}
-    for label, recognizer in recognizers.items():
-        table = recognizer.embedder
-        if isinstance(table, EmbeddingTable):
-            for column in table.columns:
-                _add(
-                    qualities,
-                    column if len(recognizers) == 1 else f"{label} {column}",
-                    ListedQuality(table, column),
-                    "qualities",
-                )
+        qualities[DETECTOR] = ComputedQuality(detector_score(detector), detector.identity)
     return qualities
 
 
 def _own_scores(embedder: AnyEmbedder, names: Sequence[str], calibration: Source | None) -> dict[str, ComputedQuality]:
-    if not names:
+    if not names or isinstance(embedder, EmbeddingTable):
         return {}
     if not isinstance(embedder, OnnxEmbedder):
         raise ModelError(
@@ -250,7 +223,6 @@ def _own_scores(embedder: AnyEmbedder, names: Sequence[str], calibration: Source
     faces = {name: score.sha256 for name, score in scores.items() if isinstance(score, LayerNorms)}
     return {
         name: ComputedQuality(
-            "recognizer",
             score,
             f"{embedder.identity} {name} {faces.get(name, '')}".rstrip(),
             embedder.sha256,

@@ -8,9 +8,9 @@ stands here, so that a new evaluation is one file. The models define the formats
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 # What a file holds must not decide how long a page takes.
 MAX_MEASURES, MAX_PLOTS, MAX_PANELS, MAX_SERIES, MAX_ROWS = 50_000, 100, 64, 200, 100
@@ -31,7 +31,7 @@ class ResultPart(BaseModel):
 
     model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False, populate_by_name=True)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, JsonValue]:
         """As the file has it: the keys that were set, whether by whoever measured or by the file that was read."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
@@ -137,6 +137,12 @@ class Evaluation(ResultPart):
     measures: list[Measure] = Field(max_length=MAX_MEASURES, description="The numbers.")
     folded: list[str] = Field(default=[], description="Tables that a page shows only after a click.")
     plots: list[Plot] = Field(default=[], max_length=MAX_PLOTS, description="Figures.")
+
+    @property
+    def explained(self) -> str:
+        """How the numbers are read, and what was left out."""
+        left_out = [f" {what.capitalize()} are without {pattern}." for what, pattern in self.excluded.items()]
+        return self.text + "".join(left_out)
 
     def find(self, name: str, **of: str) -> Measure | None:
         """The first measure of this name, measured of these; None if there is none."""

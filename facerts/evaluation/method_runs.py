@@ -1,16 +1,78 @@
-"""Methods of a comparison: the results of one label are training runs of one method."""
+"""Result folders with labels, for comparisons; the results of one label are training runs of one method."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean
+from typing import Any
+
+from numpy.typing import NDArray
 
 from facerts.errors import DataError
-from facerts.evaluation.labeled import SavedResult
 from facerts.evaluation.measure import Measure
-from facerts.io.redact import redacted_paths
+from facerts.evaluation.result import Result
+from facerts.evaluation.result_folder import Arrays, load_result
+from facerts.io.console import printable
+from facerts.io.redact import redacted_path, redacted_paths
+
+
+@dataclass(frozen=True)
+class SavedResult:
+    """The result folder of one model; ``labeled`` is whether its label was given, otherwise it is the model's name."""
+
+    label: str
+    folder: Path
+    content: Result
+    arrays: Arrays
+    labeled: bool = True
+
+    @property
+    def place(self) -> str:
+        """The folder as others may see it."""
+        return redacted_path(self.folder)
+
+    def array(self, key: str) -> NDArray[Any]:
+        """An array by its whole key."""
+        if key not in self.arrays:
+            room = key.rpartition("/")[0]
+            near = sorted(name for name in self.arrays if name.rpartition("/")[0] == room)
+            raise DataError(
+                f"{self.folder}: no array {key!r}, only {', '.join(near) or 'none of that kind'}; "
+                "evaluate again, or ask for another score"
+            )
+        return self.arrays[key]
+
+
+def split_label(text: str) -> tuple[str, str]:
+    """Split ``LABEL=VALUE``; without a label it is empty. A label may itself contain "=", but no control characters."""
+    label, _, value = ("", "", text) if Path(text).exists() else text.rpartition("=")
+    return printable(label), value
+
+
+def load_labeled(texts: Sequence[str | Path]) -> list[SavedResult]:
+    """Read folders given as ``FOLDER`` or ``LABEL=FOLDER`` (a label may hold "=" itself)."""
+    results = []
+    for text in map(str, texts):
+        label, path = split_label(text)
+        content, arrays = load_result(path)
+        results.append(SavedResult(label or content.model.name, Path(path), content, arrays, labeled=bool(label)))
+    return results
+
+
+def quality_of(saved: SavedResult, first: SavedResult, name: str, score: str) -> NDArray[Any]:
+    """A result's quality of another result's images of a benchmark, ``(N,)``, by their names, in the other's order."""
+    wanted, own = (one.array(f"verification/{name}/names").tolist() for one in (first, saved))
+    if lacking := _difference((first, wanted), (saved, own)):
+        one, other, image = lacking
+        raise DataError(
+            f"{one.folder}: {name} has no image {image!r}, which {other.folder} has; evaluate both on the same "
+            "benchmark"
+        )
+    row = {key: number for number, key in enumerate(own)}
+    return saved.array(f"verification/{name}/{score}")[[row[key] for key in wanted]]
 
 
 @dataclass(frozen=True)
@@ -58,44 +120,45 @@ def methods_of(results: Sequence[SavedResult]) -> list[MethodRuns]:
 
 
 def _check_runs(runs: Sequence[SavedResult]) -> None:
-    first, *others = runs
+    """Refuse results that are no runs of one method on the same data."""
+    first, label = runs[0], runs[0].label
     of_model: dict[str, SavedResult] = {}
     for run in runs:
         model = run.content.model
-        if model.sha256 in of_model:
+        earlier = of_model.setdefault(model.sha256, run)
+        if earlier is not run:
             raise DataError(
-                f"{run.label}: {of_model[model.sha256].folder} and {run.folder} contain results of the same "
-                "model; several results of one label are training runs of one method, so use different labels"
+                f"{label}: {earlier.folder} and {run.folder} contain results of the same model; several results of one "
+                "label are training runs of one method, so use different labels"
             )
-        of_model[model.sha256] = run
-    expected = dict(_measured(first))
-    for run in others:
-        if run.content.model.method != first.content.model.method:
+        if model.method != first.content.model.method:
             raise DataError(
-                f"{run.label}: {first.folder} is of method {first.content.model.method} and {run.folder} of "
-                f"{run.content.model.method}; results of one label are runs of one method, so use different labels"
+                f"{label}: {first.folder} is of method {first.content.model.method} and {run.folder} of "
+                f"{model.method}; results of one label are runs of one method, so use different labels"
             )
-        own = dict(_measured(run))
-        for one, other, missing in (
-            (run, first, expected.keys() - own.keys()),
-            (first, run, own.keys() - expected.keys()),
-        ):
-            if missing:
-                raise DataError(
-                    f"{run.label}: {one.folder} has no {min(missing)}, which {other.folder} has; evaluate all runs of "
-                    "one label on the same data, or give them other labels"
-                )
+        expected, own = (
+            {f"{kind} of {name}": section.data_sha256 for kind, name, section in each.content.each()}
+            for each in (first, run)
+        )
+        advice = "evaluate all runs of one label on the same data, or give them other labels"
+        if lacking := _difference((first, expected), (run, own)):
+            one, other, name = lacking
+            raise DataError(f"{label}: {one.folder} has no {name}, which {other.folder} has; {advice}")
         for name, data in expected.items():
             if own[name] != data:
                 raise DataError(
-                    f"{run.label}: {run.folder} was measured on other images than {first.folder} ({name}); evaluate "
-                    "all runs of one label on the same data, or give them other labels"
+                    f"{label}: {run.folder} was measured on other images than {first.folder} ({name}); {advice}"
                 )
 
 
-def _measured(result: SavedResult) -> Iterator[tuple[str, object]]:
-    for kind, name, section in result.content.each():
-        yield f"{kind} of {name}", section.data_sha256
+def _difference(
+    first: tuple[SavedResult, Collection[str]], second: tuple[SavedResult, Collection[str]]
+) -> tuple[SavedResult, SavedResult, str] | None:
+    """A result that lacks something, the one that has it, and what that is; None where both have the same."""
+    for (one, ours), (other, theirs) in ((first, second), (second, first)):
+        if missing := set(theirs) - set(ours):
+            return one, other, min(missing)
+    return None
 
 
 def runs_of(methods: Sequence[MethodRuns]) -> Iterator[SavedResult]:

@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from facerts.evaluation.baselines import OWN_SCORES
-from facerts.evaluation.labeled import SavedResult, quality_of
 from facerts.evaluation.measure import Evaluation, Measure, Plot, Series
-from facerts.evaluation.method_runs import MethodRuns
+from facerts.evaluation.method_runs import MethodRuns, SavedResult, quality_of
 from facerts.evaluation.rejection import FMR, MOST_LEFT_OUT, REPLICATES, references, reject_measures
 from facerts.evaluation.result_folder import Arrays
 from facerts.evaluation.wording import rate

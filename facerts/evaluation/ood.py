@@ -14,7 +14,7 @@ from facerts.embedding.embed import AnyEmbedder
 from facerts.embedding.embedding_table import EmbeddingTable
 from facerts.embedding.outputs import FaceOutputs
 from facerts.errors import Error
-from facerts.evaluation.baselines import extremes, image_arrays, image_scores, shown_images
+from facerts.evaluation.baselines import extremes, image_arrays, image_scores, percentiles, shown_images
 from facerts.evaluation.evaluation_options import (
     DEFAULT_OPTIONS,
     EvaluationOptions,
@@ -148,8 +148,9 @@ def run_ood(
     patterns = {"faces": exclude_faces, "non-faces": exclude_others}
     section.excluded = {what: pattern for what, pattern in patterns.items() if pattern is not None}
     section.data_sha256 = hashes
-    if options.keep_crops:
-        for name, source in sources.items():
+    for name, source in sources.items():
+        arrays.update({f"{name}/{key}": value for key, value in percentiles(embedder, outputs[name]).items()})
+        if options.keep_crops:
             rows = np.concatenate([end for s in image_scores(outputs[name]).values() for end in extremes(s)])
             shown = shown_images(source, rows)
             arrays.update({f"{name}/{key}": value for key, value in shown.items()})

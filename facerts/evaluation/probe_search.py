@@ -9,12 +9,11 @@ from numpy.typing import NDArray
 
 from facerts.datasets.template_benchmark import Roster, TemplateBenchmark
 from facerts.embedding.outputs import FaceOutputs
-from facerts.embedding.search import Backend, find
 from facerts.errors import DataError
 from facerts.evaluation.measure import Evaluation, Measure
 from facerts.evaluation.pair_verification import pooled
 from facerts.evaluation.wording import against, measured, rate
-from facerts.metrics.identification import fnir_at_fpir, mate_ranks, rank_rates
+from facerts.metrics.identification import fnir_at_fpir, mate_ranks, rank_rates, search
 from facerts.metrics.intervals import resampled_rate_interval, subject_counts
 from facerts.metrics.verification import reachable
 
@@ -27,7 +26,6 @@ def identification_of(
     *,
     ranks: Sequence[int] = (1, 5, 10),
     fpirs: Sequence[float] = (0.01, 0.1),
-    backend: Backend = "numpy",
     replicates: int = 500,
 ) -> Evaluation:
     """Search for the benchmark's probes in each of its galleries, with each pooling.
@@ -52,7 +50,7 @@ def identification_of(
             people = len(np.unique(gallery.subjects))
             # Everybody is among as many people as there are.
             telling = [rank for rank in ranks if rank < people] or [min(ranks)]
-            searched = _search(templates, gallery, benchmark.probes, max(telling), backend)
+            searched = _search(templates, gallery, benchmark.probes, max(telling))
             rates = _rates(*searched, mated, benchmark.probes.subjects, telling, fpirs, replicates)
             sizes = {"people": people, "mated": mated.sum(), "non-mated": (~mated).sum()}
             counts = [Measure(name=name, value=float(size), format="count") for name, size in sizes.items()]
@@ -92,13 +90,13 @@ def _findings(measures: Sequence[Measure]) -> Iterator[str]:
 
 
 def _search(
-    templates: NDArray[np.float32], gallery: Roster, probes: Roster, max_rank: int, backend: Backend
+    templates: NDArray[np.float32], gallery: Roster, probes: Roster, max_rank: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """``(P,)`` best score of each probe, and ``(P,)`` rank of its person, 0 where it is beyond ``max_rank``."""
     # Whoever has rank r has fewer than r × most templates of others ahead. One more shows whether a tie goes on beyond.
     most = int(np.unique(gallery.subjects, return_counts=True)[1].max())
     depth = max_rank * most + 1
-    result = find(templates[gallery.templates], templates[probes.templates], depth, backend)
+    result = search(templates[gallery.templates], templates[probes.templates], depth)
     return result.scores[:, 0], mate_ranks(result, gallery.subjects, probes.subjects)
 
 

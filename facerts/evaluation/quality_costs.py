@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from time import perf_counter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,24 +12,17 @@ from numpy.typing import NDArray
 from facerts.datasets import Source
 from facerts.embedding import EmbeddingTable
 from facerts.evaluation.lineup import Lineup
+from facerts.evaluation.measure import Measure
 
 TIMED_CROPS = 32
+MS = "ms per image"
 
 Key = TypeVar("Key")
-
-
-class Milliseconds(NamedTuple):
-    """Time per image over the rounds."""
-
-    median: float
-    low: float
-    high: float
-
 
 # A model, or a score of crops; what it returns is not used.
 OfCrops = Callable[[NDArray[np.uint8]], Any]
 # By "recognizer" and label, by "quality" and label, or by "own", a recognizer's label and the name of its own score.
-Costs = Mapping[tuple[str, ...], Milliseconds]
+Costs = Mapping[tuple[str, ...], Measure]
 
 
 def measure_costs(lineup: Lineup, source: Source, batch_size: int) -> Costs:
@@ -54,8 +47,8 @@ def milliseconds_per_face(
     batch_size: int = 16,
     rounds: int = 7,
     clock: Callable[[], float] = perf_counter,
-) -> dict[Key, Milliseconds]:
-    """Measure the wall time of scores per crop, on one or more crops ``(N, 112, 112, 3) uint8`` RGB.
+) -> dict[Key, Measure]:
+    """Median and range, over the rounds, of the wall time of scores per crop, ``(N, 112, 112, 3) uint8`` RGB.
 
     In each round every score goes through all crops in turn, so that whatever else the machine does slows all of them
     alike. Before the first round each score sees one batch. Open models with one thread to compare their work rather
@@ -73,8 +66,14 @@ def milliseconds_per_face(
             for batch in batches:
                 of_crops(batch)
             seconds[name].append(clock() - begin)
-    return {name: _milliseconds(np.array(taken) * 1000 / len(crops)) for name, taken in seconds.items()}
-
-
-def _milliseconds(rounds: NDArray[np.float64]) -> Milliseconds:
-    return Milliseconds(median=float(np.median(rounds)), low=float(rounds.min()), high=float(rounds.max()))
+    spent = {name: np.array(taken) * 1000 / len(crops) for name, taken in seconds.items()}
+    return {
+        name: Measure(
+            name=MS,
+            value=float(np.median(each)),
+            range=(float(each.min()), float(each.max())),
+            better="lower",
+            format=".2g",
+        )
+        for name, each in spent.items()
+    }

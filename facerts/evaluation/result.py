@@ -77,19 +77,12 @@ def _check_bounds(value: Any, where: object, path: tuple[object, ...]) -> None:
         raise DataError(f"{where}: {_key(path)} is {value}, not a finite number")
     if len(path) > MAX_DEPTH:
         raise DataError(f"{where}: {_key(path)} is nested deeper than any result")
-    if isinstance(value, dict):
-        _check_length(len(value), MAX_NAMES, where, path)
-        for name, entry in value.items():
-            _check_bounds(entry, where, (*path, name))
-    elif isinstance(value, list):
-        _check_length(len(value), MAX_NUMBERS, where, path)
-        for number, entry in enumerate(value):
-            _check_bounds(entry, where, (*path, number))
-
-
-def _check_length(length: int, maximum: int, where: object, path: tuple[object, ...]) -> None:
-    if length > maximum:
-        raise DataError(f"{where}: {_key(path)} has {length:,} entries, more than any result")
+    if not isinstance(value, dict | list):
+        return
+    if len(value) > (MAX_NAMES if isinstance(value, dict) else MAX_NUMBERS):
+        raise DataError(f"{where}: {_key(path)} has {len(value):,} entries, more than any result")
+    for name, entry in value.items() if isinstance(value, dict) else enumerate(value):
+        _check_bounds(entry, where, (*path, name))
 
 
 def _first_problem(error: ValidationError) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets import Source
-from facerts.datasets.fingerprint import hash_images
+from facerts.datasets.fingerprint import ImageHashes, hash_images
 from facerts.embedding.outputs import FaceOutputs, Scores
 from facerts.evaluation.evaluation_options import EvaluationOptions
 from facerts.evaluation.lineup import NORM, ComputedQuality, Lineup
@@ -45,16 +45,14 @@ def score_images(
     lineup: Lineup,
     source: Source,
     options: EvaluationOptions,
+    hashed: ImageHashes | None = None,
     *,
-    sha256: str,
-    first: NDArray[np.int64],
     rows: NDArray[np.int64] | None = None,
     embed: bool = True,
 ) -> ScoredImages:
-    """Embed and score the images of a source, all of them or ``rows``.
-
-    ``first`` is the ``(N,)`` first image with the same crop, from ``fingerprint.hash_images``.
-    """
+    """Embed and score the images of a source, all of them or ``rows``; ``hashed`` is ``hash_images`` of it."""
+    hashed = hashed or hash_images(source)
+    sha256, first = hashed.sha256, hashed.first
     kept = np.arange(len(source)) if rows is None else rows
     recognizers = lineup.recognizers if embed else {}
     outputs = {label: one.outputs(source, options, sha256, first).take(kept) for label, one in recognizers.items()}
@@ -80,54 +78,24 @@ def score_images(
     return ScoredImages(outputs, shared, own)
 
 
-@dataclass(frozen=True)
-class ScoredNonFaces:
-    """Non-faces and their qualities, by source."""
+def separations(faces: ScoredImages, others: Sequence[ScoredImages]) -> dict[str, list[Measure]]:
+    """How well each quality separates faces from all non-faces.
 
-    scored: Mapping[str, ScoredImages] = field(default_factory=dict)
-
-    @classmethod
-    def read(
-        cls,
-        lineup: Lineup,
-        others: Mapping[str, Source],
-        options: EvaluationOptions,
-        *,
-        embed: bool,
-    ) -> ScoredNonFaces:
-        hashes = {name: hash_images(source) for name, source in others.items()}
-        scored = {
-            name: score_images(
-                lineup, source, options, sha256=hashes[name].sha256, first=hashes[name].first, embed=embed
-            )
-            for name, source in others.items()
-        }
-        return cls(scored)
-
-    @property
-    def images(self) -> dict[str, int]:
-        """Number of images by source."""
-        return {name: len(next(iter(one.shared.values()))) for name, one in self.scored.items()}
-
-    def separations(self, faces: ScoredImages) -> dict[str, list[Measure]]:
-        """How well each quality separates these faces from all non-faces.
-
-        Of the recognizers' own qualities, the lowest and the highest over the recognizers.
-        """
-        sources = list(self.scored.values())
-        found = _separations(faces.shared, [one.shared for one in sources])
-        own: dict[str, list[list[Measure]]] = {}
-        for label, qualities in faces.own.items():
-            for name, measures in _separations(qualities, [one.own[label] for one in sources]).items():
-                own.setdefault(name, []).append(measures)
-        for name, of_recognizers in own.items():
-            found[name] = of_recognizers[0]
-            if len(of_recognizers) > 1:
-                for several in zip(*of_recognizers, strict=True):
-                    values = [one.value for one in several if one.value is not None]
-                    several[0].value, several[0].ci95 = None, None
-                    several[0].range = min(values), max(values)
-        return found
+    Of the recognizers' own qualities, the lowest and the highest over the recognizers.
+    """
+    found = _separations(faces.shared, [one.shared for one in others])
+    own: dict[str, list[list[Measure]]] = {}
+    for label, qualities in faces.own.items():
+        for name, measures in _separations(qualities, [one.own[label] for one in others]).items():
+            own.setdefault(name, []).append(measures)
+    for name, of_recognizers in own.items():
+        found[name] = of_recognizers[0]
+        if len(of_recognizers) > 1:
+            for several in zip(*of_recognizers, strict=True):
+                values = [one.value for one in several if one.value is not None]
+                several[0].value, several[0].ci95 = None, None
+                several[0].range = min(values), max(values)
+    return found
 
 
 def _separations(

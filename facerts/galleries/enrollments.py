@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from facerts.curation.pairwise import leave_one_out_cosines, rows_by_label
 from facerts.datasets.folder import Files, is_image_name
-from facerts.embedding.search import find
 from facerts.errors import DataError, Error
 from facerts.galleries.person_name import person_name
 from facerts.galleries.unmated import SearchThreshold, search_threshold
 from facerts.io.file_names import safe_path
 from facerts.io.files import sync_names
 from facerts.io.npz import ArrayType
+from facerts.metrics.identification import search
 from facerts.metrics.pooling import face_weights, pool
 from facerts.scoring.copies import write_copy
 from facerts.scoring.prepare import storable, stored_file
@@ -166,7 +166,7 @@ class Enrollments:
 
     def search(self, probes: NDArray[np.float32], k: int) -> list[list[tuple[str, float]]]:
         """The k most similar people to each probe ``(n, d)``, with their cosines, best first."""
-        nearest = find(self.templates, probes, k, "numpy")
+        nearest = search(self.templates, probes, k)
         names = self.people[nearest.templates].tolist()
         return [list(zip(*pair, strict=True)) for pair in zip(names, nearest.scores.tolist(), strict=True)]
 
@@ -205,7 +205,7 @@ def nearest_other_rows(
     Templates ``(P, d)``, two or more, and embeddings ``(N, d)`` are of unit length; ``own`` ``(N,)`` is the row of the
     template of each image's person.
     """
-    nearest = find(templates, embedding, 2, "numpy")
+    nearest = search(templates, embedding, 2)
     second = (nearest.templates[:, 0] == own).astype(np.int64)
     each = np.arange(len(embedding))
     return nearest.templates[each, second], nearest.scores[each, second]

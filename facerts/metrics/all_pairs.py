@@ -137,7 +137,6 @@ def all_pairs(
     subjects: NDArray[np.integer],
     *,
     tail: int | None = None,
-    seed: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> AllPairs:
     """Compare every pair of images.
@@ -147,7 +146,6 @@ def all_pairs(
         subjects: ``(N,)`` person of each image.
         tail: approximate number of highest-scoring impostor pairs to keep; by default 2% of them, at least 200,000 and
             at most 2,000,000.
-        seed: seed of the sample of pairs from which the beginning of the tail is estimated.
         progress: called with the number of pairs compared since the last call.
     """
     vectors = np.asarray(embedding, dtype=np.float32)
@@ -160,7 +158,7 @@ def all_pairs(
     vectors, labels = vectors[order], numbers[order]
     ends = np.searchsorted(labels, labels, side="right")  # where each image's person ends
     kept = min(max(MIN_TAIL, TAIL_SHARE * impostors), MAX_TAIL) if tail is None else tail
-    first_code = _tail_begins(vectors, labels, kept / impostors, seed)
+    first_code = _tail_begins(vectors, labels, kept / impostors)
 
     counts = np.zeros(BINS, dtype=np.int64)
     genuine: list[tuple[NDArray[np.float32], NDArray[np.intp], NDArray[np.intp]]] = []
@@ -261,12 +259,11 @@ def _blocks(images: int, ends: NDArray[np.intp]) -> Iterator[tuple[int, int, int
             yield top, bottom, start, min(start + COLUMNS, images)
 
 
-def _tail_begins(vectors: NDArray[np.float32], labels: NDArray[np.intp], share: float, seed: int) -> int:
+def _tail_begins(vectors: NDArray[np.float32], labels: NDArray[np.intp], share: float) -> int:
     """The bin above which about ``share`` of the impostor pairs lie, estimated from a sample of pairs."""
     if share >= 0.5:
         return 0
-    random = np.random.default_rng(seed)
-    first, second = random.integers(0, len(vectors), (2, SAMPLE))
+    first, second = np.random.default_rng(0).integers(0, len(vectors), (2, SAMPLE))
     different = labels[first] != labels[second]
     first, second = first[different], second[different]
     scores = np.concatenate(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.embedding.search import find, import_faiss
 from facerts.errors import MissingExtraError
-from facerts.metrics.identification import SearchResult
+from facerts.metrics.identification import SearchResult, search
 
 Rows = NDArray[np.int64]
 
@@ -49,16 +50,19 @@ def similar_pairs(
 
 def nearest(gallery: NDArray[np.float32], probes: NDArray[np.float32], k: int, *, exact: bool) -> SearchResult:
     """The k nearest faces ``(G, d)`` of each probe ``(P, d)``, all of unit length; −1 where an index found fewer."""
+    try:
+        faiss = import_module("faiss")
+    except ImportError as error:
+        if exact:
+            return search(gallery, probes, k)
+        raise MissingExtraError("searching in an index needs faiss-cpu: pip install '.[use]'") from error
     if exact:
-        try:
-            import_faiss()
-        except MissingExtraError:
-            return find(gallery, probes, k, "numpy")
-        return find(gallery, probes, k, "faiss")
-    faiss = import_faiss()
-    index = faiss.IndexHNSWFlat(gallery.shape[1], LINKS, faiss.METRIC_INNER_PRODUCT)
-    index.hnsw.efConstruction = BUILDING
-    index.hnsw.efSearch = max(SEARCHING, k)
+        # An index of inner products (Johnson, Douze, Jégou, IEEE Transactions on Big Data 2021).
+        index = faiss.IndexFlatIP(gallery.shape[1])
+    else:
+        index = faiss.IndexHNSWFlat(gallery.shape[1], LINKS, faiss.METRIC_INNER_PRODUCT)
+        index.hnsw.efConstruction = BUILDING
+        index.hnsw.efSearch = max(SEARCHING, k)
     index.add(np.ascontiguousarray(gallery, dtype=np.float32))
     parts = [index.search(np.ascontiguousarray(probes[at : at + BLOCK]), k) for at in range(0, len(probes), BLOCK)]
     scores, rows = (np.concatenate(each) for each in zip(*parts, strict=True))

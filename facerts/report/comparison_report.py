@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,11 @@ from facerts.evaluation.method_runs import MethodRuns
 from facerts.evaluation.result_folder import naming_folders
 from facerts.images.changes import MAX_BLUR
 from facerts.report.markdown import write_markdown
-from facerts.report.measure_tables import measure_tables
 from facerts.report.page import PAGE_FILE, REPORT_EXTRA, write_page
 from facerts.report.page_elements import Figure, PagePart, PageSection
-from facerts.report.subject import Subject, read_log, subject_of
+from facerts.report.subject import LabeledRuns, Subject, read_log, subject_of
+from facerts.report.table import measure_tables
 
-# Every method's label and runs.
-LabeledRuns = Sequence[tuple[str, Sequence[Subject]]]
 # Radii of blur in pixels of a crop of 112.
 RADII = (2.0, 3.0, 5.0)
 
@@ -61,7 +60,7 @@ def write_comparison_report(
 def side_by_side(comparison: Comparison, figures: Sequence[Figure] = ()) -> PageSection:
     """All tables, and the figures."""
     parts = [PagePart(figures=figures, text=comparison.text)]
-    parts += [PagePart(one.title, measure_tables([("", one)]), text=_text(one)) for one in comparison.sections]
+    parts += [PagePart(one.title, measure_tables([("", one)]), text=one.explained) for one in comparison.sections]
     return PageSection("methods", "Methods side by side", "Methods side by side", parts)
 
 
@@ -71,8 +70,8 @@ def differences(comparison: Comparison) -> PageSection:
     text = (
         f"Each model minus {reference}, in percentage points, on the same pairs and images in every replicate of the "
         "bootstrap: over people where a benchmark names them, over pairs and images otherwise. Bold: the 95% interval "
-        "leaves out 0. p is two-sided and not corrected for the number of comparisons; another training seed may "
-        "differ by more."
+        "leaves out 0. The p-value p is two-sided and not corrected for the number of comparisons; another training "
+        "seed may differ by more."
     )
     title = f"Differences from {reference}"
     parts = [PagePart(text=text, notes=comparison.notes)]
@@ -96,21 +95,15 @@ def subjects_of(methods: Sequence[MethodRuns], logs: Sequence[str] = ()) -> list
         given = paths[method.label]
         if len(given) > len(method.runs):
             raise DataError(f"{method.label}: {len(given)} logs for {len(method.runs)} results; give one for each")
-        runs = [subject_of(run, method.shown(run)) for run in method.runs]
+        runs = [subject_of(run.folder, method.shown(run), run.content, run.arrays) for run in method.runs]
         for number, path in enumerate(given):
-            runs[number] = runs[number].with_log(read_log(path))
+            runs[number] = replace(runs[number], log=read_log(path))
         subjects.append((method.label, runs))
     return subjects
 
 
 def _folders(method: ComparedMethod) -> str:
     return f"{method.label} ({', '.join(run.folder for run in method.runs)})"
-
-
-def _text(section: Evaluation) -> str:
-    from facerts.report.sections import text_of
-
-    return text_of(section)
 
 
 def _figures(
@@ -122,7 +115,7 @@ def _figures(
 ) -> Iterator[Figure]:
     """Both uses of each method, its scores, how qualities reject on one embedding, blur, and training."""
     from facerts.report.figures import Drawn, draw
-    from facerts.report.training_plots import uncertainty_plots
+    from facerts.report.training_log import uncertainty_figures
 
     runs = [run for _, of_method in subjects for run in of_method]
     figures = [[Drawn("", plot, of_plot)] for plot, of_plot in _balance(methods, score)]
@@ -142,7 +135,7 @@ def _figures(
     for drawn in figures:
         if image := draw(drawn, columns=3 if len(drawn) > 4 else 2):
             yield Figure(image, drawn[0].plot.caption, drawn[0].plot.name)
-    yield from (plot.figure() for plot in uncertainty_plots(subjects))
+    yield from uncertainty_figures(subjects)
 
 
 def _balance(methods: Sequence[MethodRuns], score: str) -> Iterator[tuple[Plot, dict[str, NDArray[Any]]]]:

@@ -98,7 +98,7 @@ def write_page(
         "sections": shown,
         "images": sum(wall.count for wall in walls),
     }
-    terms = terms_of(template.render(content, terms=()))
+    terms = terms_of(template.render(content, terms={}))
     with atomic_write(out, "w") as file:
         file.write(template.render(content, terms=terms))
 

@@ -107,7 +107,9 @@ def worst_pairs(subject: Subject, prefix: str) -> dict[str, list[Shown]]:
     if not crops or prefix + "scores" not in subject.arrays:
         return {}
     scores, same, pairs = (subject.arrays[prefix + key] for key in ("scores", "same", "pairs"))
-    quality = subject.arrays.get(prefix + "quality")
+    # Those of a calibrated model are on a scale that is known.
+    scale = "percentile" if prefix + "percentile" in subject.arrays else "quality"
+    quality = subject.arrays.get(prefix + scale)
     walls = {}
     for heading, rows in (
         ("Genuine pairs least alike", np.flatnonzero(same)[np.argsort(scores[same], kind="stable")]),
@@ -119,7 +121,7 @@ def worst_pairs(subject: Subject, prefix: str) -> dict[str, list[Shown]]:
             if all(image in crops for image in images):
                 lines = [f"similarity {scores[row]:.3f}"]
                 if quality is not None:
-                    lines.append(f"quality {', '.join(f'{quality[image]:.3g}' for image in images)}")
+                    lines.append(f"{scale} {', '.join(f'{quality[image]:.3g}' for image in images)}")
                 shown.append(Shown([crops[image] for image in images], lines))
         walls[heading] = shown
     return walls
@@ -134,8 +136,10 @@ def best_and_worst(subject: Subject, prefix: str, score: str) -> dict[str, list[
     if not crops or values is None or repeated:
         return {}
     order = np.argsort(values, kind="stable")
+    percentile = subject.arrays.get(prefix + "percentile") if score == "quality" else None
+    lines = [f"{value:.3g}" for value in values] if percentile is None else [f"percentile {p:.3g}" for p in percentile]
     return {
-        heading: [Shown([crops[row]], [f"{values[row]:.3g}"]) for row in rows.tolist() if row in crops]
+        heading: [Shown([crops[row]], [lines[row]]) for row in rows.tolist() if row in crops]
         for heading, rows in (
             (f"lowest {score}", order[:IMAGES]),
             (f"highest {score}", order[::-1][:IMAGES]),

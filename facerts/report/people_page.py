@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import shlex
+from functools import partial
 from pathlib import Path
 
+from facerts.evaluation.wording import percent
 from facerts.io.files import atomic_write
 from facerts.people.find_job import crop_name
 from facerts.people.people import FaceStatus, People, Person
@@ -59,7 +61,7 @@ def write_people_page(people: People) -> Path:
         crop=lambda face: f"{CROPS}/{crop_name(face.image_sha256, face.face)}",
         file_name=lambda path: Path(path).name,
         in_words=in_words,
-        percent=_percent,
+        percent=partial(percent, digits=0),
         min_probability=MIN_PROBABILITY,
         face_id=people.face_id,
         people=several[:MAX_PEOPLE],
@@ -82,8 +84,3 @@ def write_people_page(people: People) -> Path:
 
 def _with_status(people: People, status: FaceStatus) -> list[int]:
     return [row for row, each in enumerate(people.status) if each is status]
-
-
-def _percent(probability: float) -> str:
-    """A share in percent, which no line ends within."""
-    return f"{100 * probability:.0f}%"

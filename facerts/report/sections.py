@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from facerts.evaluation.measure import Evaluation, Measure
+from facerts.evaluation.measure import Evaluation
 from facerts.evaluation.wording import joined
 from facerts.io.redact import redacted_argument
 from facerts.report.figures import Drawn, draw
-from facerts.report.measure_tables import measure_tables, summary_table
 from facerts.report.page_elements import Figure, PagePart, PageSection, walls_of
 from facerts.report.subject import Subject
-from facerts.report.table import Table
-from facerts.report.training_plots import logged_plots, uncertainty_plots
+from facerts.report.table import Table, measure_tables, summary_table
+from facerts.report.training_log import logged_figures, trained, uncertainty_figures
 
 
 class Verdict(NamedTuple):
@@ -25,15 +24,14 @@ class Verdict(NamedTuple):
 
 
 def verdicts(subjects: Sequence[Subject], between: Sequence[tuple[str, list[str]]] | None = None) -> list[Verdict]:
-    """A verdict on each model with results, and one between them, by default what single intervals allow to say."""
-    each = [
-        Verdict(
-            subject.label,
-            [(topic_of(name, one), one.findings) for _, name, one in subject.sections() if one.findings],
-        )
-        for subject in subjects
-    ]
-    last = Verdict("Between models", list(_rankings(subjects) if between is None else between))
+    """A verdict on each model with results and on each training, and one between them, as a comparison found it."""
+    each = []
+    for subject in subjects:
+        said = [(topic_of(name, one), one.findings) for _, name, one in subject.sections()]
+        each.append(Verdict(subject.label, [found for found in (*said, ("training", trained(subject))) if found[1]]))
+    last = Verdict("Between models", list(between or ()))
+    if between is None and sum(subject.result is not None for subject in subjects) > 1:
+        last.findings.append(("Differences", ["facerts compare tests them on the same pairs and images."]))
     return [verdict for verdict in (*each, last) if verdict.findings]
 
 
@@ -73,12 +71,6 @@ def evaluations(subjects: Sequence[Subject]) -> list[PageSection]:
     return list(sections.values())
 
 
-def text_of(section: Evaluation) -> str:
-    """How the numbers are read, and what was left out."""
-    left_out = [f" {what.capitalize()} are without {pattern}." for what, pattern in section.excluded.items()]
-    return section.text + "".join(left_out)
-
-
 def _part(kind: str, name: str, having: Sequence[tuple[Subject, Evaluation]]) -> PagePart:
     first = having[0][1]
     alone = len(having) == 1
@@ -96,59 +88,18 @@ def _part(kind: str, name: str, having: Sequence[tuple[Subject, Evaluation]]) ->
         name,
         tables=measure_tables([("" if alone else subject.label, section) for subject, section in having]),
         figures=[figure for plot, figure in figures if not plot.folded],
-        text=text_of(first),
+        text=first.explained,
         notes=list(dict.fromkeys(note for _, section in having for note in section.notes)),
         more=("More figures", [figure for plot, figure in figures if plot.folded]),
         walls=[wall for subject, _ in having for wall in walls_of(subject, prefix)],
     )
 
 
-def _rankings(subjects: Sequence[Subject]) -> Iterator[tuple[str, list[str]]]:
-    """What single intervals of several models allow to say."""
-    found: dict[str, list[tuple[str, Evaluation, Measure]]] = {}
-    for subject in subjects:
-        for kind, name, section in subject.sections():
-            first = next((one for one in section.measures if one.headline and one.test is not None), None)
-            if first is not None and first.ci95 is not None and first.value is not None:
-                found.setdefault(f"{kind}/{name}", []).append((subject.label, section, first))
-    for key, estimates in found.items():
-        name = key.partition("/")[2]
-        if len(estimates) < 2:
-            continue
-        data = [section.data_sha256 for _, section, _ in estimates]
-        if not all(one and one == data[0] for one in data):
-            yield name, ["The models were not measured on the same data: their numbers cannot be compared."]
-            continue
-        (best, _, top), *others = sorted(estimates, key=lambda one: -(one[2].value or 0.0))
-        low = (top.ci95 or (0.0, 0.0))[0]
-        near = [label for label, _, one in others if (one.ci95 or (0.0, 1.0))[1] >= low]
-        if near:
-            yield (
-                name,
-                [
-                    f"These results alone show no clear difference between {joined([best, *near])}: their intervals "
-                    "overlap. facerts compare measures differences on the same pairs and images."
-                ],
-            )
-            continue
-        rest, above = joined([label for label, _, _ in others]), "theirs" if len(others) > 1 else "the other"
-        yield name, [f"{best} is better than {rest} in {top.name}: its interval lies above {above}."]
-
-
 def training(subjects: Sequence[Subject]) -> PageSection:
     """Curves of the runs, in one part."""
-    plots = [*logged_plots(subjects), *uncertainty_plots([(one.label, [one]) for one in subjects])]
-    drawn = [plot.figure() for plot in plots if plot.curves]
-    # What was logged once is no curve.
-    once = [fact for plot in plots if not plot.curves for fact in plot.facts]
-    if not (drawn or once):
-        return PageSection("training", "Training", "Training", [])
-    parts = [
-        PagePart(notes=notes) if (notes := _other_models(subjects)) else None,
-        PagePart(figures=drawn) if drawn else None,
-        PagePart(text="Logged only once, so there is no curve:", facts=once) if once else None,
-    ]
-    return PageSection("training", "Training", "Training", [part for part in parts if part is not None])
+    figures = [*logged_figures(subjects), *uncertainty_figures([(one.label, [one]) for one in subjects])]
+    parts = [PagePart(notes=_other_models(subjects)), PagePart(figures=figures)]
+    return PageSection("training", "Training", "Training", [part for part in parts if part.notes or part.figures])
 
 
 def _other_models(subjects: Sequence[Subject]) -> list[str]:

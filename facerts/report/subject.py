@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from facerts.errors import DataError
-from facerts.evaluation.labeled import SavedResult
 from facerts.evaluation.measure import Evaluation
 from facerts.evaluation.result import Result
 from facerts.evaluation.result_folder import JSON_FILE, Arrays, load_result
@@ -19,8 +18,16 @@ from facerts.io.redact import redacted_paths
 
 LOG_FILE, RECIPE_FILE = "log.jsonl", "recipe.yaml"
 
-# A line of a training log: "kind", "epoch", "name" of a benchmark, and numbers under names of the method's own.
-LogLine = dict[str, Any]
+
+@dataclass(frozen=True)
+class LogLine:
+    """A line of a training log: the name of its benchmark if it has one, and numbers by the method's own names."""
+
+    kind: str
+    epoch: float
+    name: str | None
+    text: str
+    numbers: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -46,19 +53,17 @@ class Subject:
 
     def series(self, kind: str, field: str, name: str | None = None) -> tuple[list[float], list[float]]:
         """Epochs and values of a logged field."""
-        lines = [line for line in self.log if line["kind"] == kind and field in line]
-        if name is not None:
-            lines = [line for line in lines if line["name"] == name]
-        return [line["epoch"] for line in lines], [line[field] for line in lines]
+        lines = [line for line in self.log if (line.kind, line.name) == (kind, name) and field in line.numbers]
+        return [line.epoch for line in lines], [line.numbers[field] for line in lines]
 
-    def names(self, kind: str, field: str) -> list[Any]:
+    def names(self, kind: str, field: str) -> list[str | None]:
         """The benchmarks that a field was logged for; one None where it is not of a benchmark."""
-        lines = [line for line in self.log if line["kind"] == kind and field in line]
-        return list(dict.fromkeys(line.get("name") for line in lines))
+        lines = [line for line in self.log if line.kind == kind and field in line.numbers]
+        return list(dict.fromkeys(line.name for line in lines))
 
-    def with_log(self, log: list[LogLine]) -> Subject:
-        """The same with another training log."""
-        return replace(self, log=log)
+
+# Every method's label and runs.
+LabeledRuns = Sequence[tuple[str, Sequence[Subject]]]
 
 
 def load_subjects(folders: Sequence[str | Path]) -> list[Subject]:
@@ -72,23 +77,22 @@ def load_subjects(folders: Sequence[str | Path]) -> list[Subject]:
     ]
 
 
-def subject_of(saved: SavedResult, label: str) -> Subject:
-    """A result that is read already, with the training log of its folder if there is one."""
-    path = saved.folder / LOG_FILE
-    return Subject(label, saved.content, saved.arrays, read_log(path) if path.is_file() else [])
+def subject_of(folder: Path, label: str, result: Result | None, arrays: Arrays) -> Subject:
+    """A result that is read already, with the training log and the recipe of its folder if there are any."""
+    log = read_log(folder / LOG_FILE) if (folder / LOG_FILE).is_file() else []
+    recipe = folder / RECIPE_FILE
+    return Subject(label, result, arrays, log, sha256_file(recipe) if log and recipe.is_file() else "")
 
 
 def _load(folder: Path) -> Subject:
     result, arrays = load_result(folder) if (folder / JSON_FILE).is_file() else (None, {})
-    log = read_log(folder / LOG_FILE) if (folder / LOG_FILE).is_file() else []
-    if result is None and not log:
+    subject = subject_of(folder, folder.name if result is None else result.model.name, result, arrays)
+    if result is None and not subject.log:
         raise DataError(
             f"{folder}: neither {JSON_FILE} nor {LOG_FILE} here; `facerts evaluate … --out` writes the one, "
             "`facerts train` the other"
         )
-    recipe = folder / RECIPE_FILE
-    label = folder.name if result is None else result.model.name
-    return Subject(label, result, arrays, log, sha256_file(recipe) if log and recipe.is_file() else "")
+    return subject
 
 
 def read_log(path: Path) -> list[LogLine]:
@@ -103,7 +107,13 @@ def read_log(path: Path) -> list[LogLine]:
     lines = []
     for number, line in enumerate(content.splitlines(), 1):
         parsed = parse_json(line, f"{path}, line {number}")
-        if not isinstance(parsed, dict) or "kind" not in parsed:
+        numbers = {
+            str(name): float(value)
+            for name, value in (parsed.items() if isinstance(parsed, dict) else ())
+            if isinstance(value, int | float) and abs(value) <= sys.float_info.max
+        }
+        if not isinstance(parsed, dict) or "kind" not in parsed or "epoch" not in numbers:
             raise DataError(f"{path}, line {number}: not a line of a training log")
-        lines.append(parsed)
+        kind, name, text = (parsed.get(key) for key in ("kind", "name", "text"))
+        lines.append(LogLine(str(kind), numbers["epoch"], name and str(name), str(text or ""), numbers))
     return lines

@@ -148,8 +148,13 @@ class _Run:
                     self._finish_step(stops=asks and processes.any(interrupted()))
                     if self.pace.is_finished():
                         break
+            verdicts = self._compare_with_start() if processes.first else []
+            weights = str(recipe.backbone.weights)
+            for verdict in verdicts:
+                # Reports are for others, too: not where the weights are.
+                self._write("verdict", self.step, text=verdict.replace(weights, Path(weights).name))
         if processes.first:
-            summary.print_end(self.step, time.monotonic() - started, self._compare_with_start())
+            summary.print_end(self.step, time.monotonic() - started, verdicts)
 
     def _limit(self, deadline: float) -> None:
         """Reserve the time of the last validation and checkpoint, by measuring both now."""

@@ -189,11 +189,11 @@ class RunLog:
             self._board = SummaryWriter(str(self._events), purge_step=resumed_at)
 
     def write(self, kind: str, step: int, **fields: Any) -> None:
-        """Log one line; fields that are text group TensorBoard's curves."""
+        """Log one line; a name groups TensorBoard's curves."""
         with writing(self._path):
             self._file.write(json.dumps({"kind": kind, "step": step, **fields}) + "\n")
             self._file.flush()
-        group = "/".join([kind, *(value for value in fields.values() if isinstance(value, str))])
+        group = "/".join(filter(None, [kind, fields.get("name")]))
         with writing(self._events):
             for name, value in fields.items():
                 if isinstance(value, int | float) and not isinstance(value, bool):

@@ -1,19 +1,15 @@
 """Thresholds and their error rates, checked against pairs counted one by one; and the files they are written to."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math
 import shutil
-from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 import facerts
 from facerts.calibration.graft import graft_quality
@@ -31,7 +27,7 @@ from facerts.metrics.all_pairs import all_pairs, far_intervals
 from facerts.metrics.compared_pairs import compare_listed
 from facerts.metrics.intervals import pair_weights
 from facerts.metrics.same_person import fit_same_person
-from facerts.onnx.contract import Calibration, Matching, MatchThreshold
+from facerts.onnx.contract import Calibration
 from tests.command import run
 from tests.detectors import Finds, face_at
 from tests.foreign import quality_description, slow_quality, write_description, write_embedder, write_quality
@@ -41,14 +37,14 @@ KEEP = ("0.99", "0.95", "0.9", "0.8")
 
 
 @pytest.fixture(scope="module")
-def calibrated(people, tmp_path_factory) -> Path:
+def calibrated(people, tmp_path_factory):
     """The same model, calibrated on the same people; tests must not change it."""
     path = write_description(write_embedder(tmp_path_factory.mktemp("calibrated") / "model.onnx"))
     calibrate(path, people)
     return path
 
 
-def embed_description(model: Path) -> Path:
+def embed_description(model):
     """Move the description of a model into its metadata, among other entries."""
     content = onnx.load(str(model))
     for key, value in (("a", "1"), ("facerts", model.with_suffix(".json").read_text()), ("z", "2")):
@@ -58,16 +54,12 @@ def embed_description(model: Path) -> Path:
     return model
 
 
-def calibration_of(model: Path) -> Calibration:
-    calibration = facerts.load(model).recognizer.opened.description.calibration
-    assert calibration is not None
-    return calibration
+def calibration_of(model):
+    return facerts.load(model).recognizer.opened.description.calibration
 
 
-def matching_of(model: Path) -> Matching:
-    matching = calibration_of(model).matching
-    assert matching is not None
-    return matching
+def matching_of(model):
+    return calibration_of(model).matching
 
 
 # Quality thresholds and percentiles
@@ -133,9 +125,7 @@ def test_scoring_the_same_faces_keeps_the_share_of_the_threshold(calibrated, peo
 # Match thresholds
 
 
-def one_by_one(
-    embedding: NDArray[np.float32], labels: NDArray[np.int64], quality: NDArray[np.float32]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+def one_by_one(embedding, labels, quality):
     """Cosines of the impostor pairs and of the genuine pairs, and the lower quality of each genuine pair."""
     impostors, genuine, worse = [], [], []
     for a, b in itertools.combinations(range(len(labels)), 2):
@@ -148,14 +138,7 @@ def one_by_one(
     return np.array(impostors), np.array(genuine), np.array(worse)
 
 
-def check_threshold(
-    actual: MatchThreshold,
-    fmr: float,
-    impostors: NDArray[np.float64],
-    genuine: NDArray[np.float64],
-    worse: NDArray[np.float64],
-    minimums: dict[str, float],
-) -> None:
+def check_threshold(actual, fmr, impostors, genuine, worse, minimums):
     allowed = int(fmr * len(impostors) + 1e-9)
     first_rejected = np.sort(impostors)[::-1][allowed]
     assert actual.similarity == pytest.approx(first_rejected, abs=2e-6)
@@ -179,9 +162,7 @@ def test_error_rates_equal_those_of_all_pairs_counted_one_by_one(model, people, 
     out = tmp_path / "out.onnx"
     done = calibrate(model, people, out=out, flip=flip)
     source = open_source(people)
-    assert source.labels is not None
     outputs = embed_source(load_embedder(model), source, flip=flip, progress=False)
-    assert outputs.quality is not None
     slow = one_by_one(outputs.embedding, source.labels, outputs.quality)
     matching = matching_of(out)
     minimums = {share: threshold.quality for share, threshold in done.description.thresholds.items()}
@@ -318,12 +299,10 @@ def test_few_faces_give_wide_intervals_and_remarks(model, people, tmp_path):
     done = calibrate(model, few)
     for threshold in done.description.thresholds.values():
         assert threshold.ci95 is not None
-        assert threshold.kept is not None
         assert threshold.ci95[0] <= threshold.kept <= threshold.ci95[1]
     # Three people, of whom no face is rejected, say nothing about a fourth.
     keep = done.description.thresholds["0.99"]
     assert (keep.kept, keep.ci95) == (1.0, (0.0, 1.0))
-    assert done.description.calibration is not None
     few_faces, *missing = done.description.calibration.notes
     assert few_faces.startswith(
         "24 faces are few: of other such faces, the thresholds may keep 0.00 to 1.00 at keep 0.99,"
@@ -334,7 +313,6 @@ def test_few_faces_give_wide_intervals_and_remarks(model, people, tmp_path):
         "FMR 0.01 is uncertain",
     ]
     matching = done.description.calibration.matching
-    assert matching is not None
     assert list(matching.thresholds) == ["0.01"]
 
 
@@ -509,13 +487,11 @@ def test_a_quality_alone_gets_quality_thresholds_which_a_graft_takes_over(people
         expected = quality[math.ceil(float(share) * len(quality) - 1e-9) - 1]
         assert threshold.quality == pytest.approx(expected, abs=1e-4)
     assert tuple(found.thresholds) == KEEP
-    assert found.calibration is not None
     assert found.calibration.matching is None
     assert found.calibration.notes == ("The model has no embedding, so there are no match thresholds.",)
     theirs = write_description(write_embedder(tmp_path / "theirs.onnx"))
     joined = graft_quality(theirs, alone, tmp_path / "joined.onnx").description
     assert joined.thresholds == found.thresholds
-    assert joined.calibration is not None
     assert joined.calibration.quantiles == found.calibration.quantiles
     for wrong in ({"fmr": [0.01]}, {"pairs": people}):
         with pytest.raises(ModelError, match="no embedding, so it cannot have match thresholds"):

@@ -1,17 +1,12 @@
 """Recognizers joined with the quality of another model."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper, version_converter
 
 import facerts
@@ -47,16 +42,15 @@ CALIBRATED = {
         "matching": matching(thresholds={}),
     },
 }
-Crops = NDArray[np.uint8]
 
 
 @pytest.fixture
-def theirs(tmp_path) -> Path:
+def theirs(tmp_path):
     about = {"license": "free", "terms": "ask", "source": "a friend", "training_data": "friends"}
     return write_description(write_embedder(tmp_path / "theirs.onnx"), **about)
 
 
-def quality_model(folder: Path, size: int = 96, **changes: Any) -> Path:
+def quality_model(folder, size=96, **changes):
     model = write_quality(folder / "quality.onnx", size=size)
     model.with_suffix(".json").write_text(json.dumps(quality_description(size, **changes)))
     return model
@@ -127,7 +121,6 @@ def test_the_description_states_both_sources(theirs, tmp_path):
     assert "a friend" in description.source
     # The quality is the same on the same crops, but nothing is known of the recognizer's similarities.
     assert description.thresholds["0.95"].quality == 3.5
-    assert description.calibration is not None
     assert description.calibration.quantiles == tuple(range(101))
     assert description.calibration.matching is None
     assert any("Match thresholds are missing" in note for note in description.calibration.notes)
@@ -144,8 +137,6 @@ def test_match_thresholds_are_the_recognizers_own(tmp_path):
     ours = write_model(tmp_path / "ours.onnx", **CALIBRATED)
     description = graft_quality(theirs, ours, tmp_path / "joined.onnx").description
     assert list(description.thresholds) == ["0.95"]
-    assert description.calibration is not None
-    assert description.calibration.matching is not None
     (kept,) = description.calibration.matching.thresholds.values()
     assert (kept.similarity, kept.fnmr) == (0.3, 0.1)
     assert kept.kept == {}  # those were error rates after rejecting faces by another quality
@@ -191,7 +182,7 @@ def test_the_norm_can_be_the_quality(normalized, theirs, tmp_path, crops):
     np.testing.assert_allclose(got.quality, load_embedder(quality)(crops).norm, rtol=1e-6)
 
 
-def in_16_bits_and_another_opset(model: onnx.ModelProto) -> onnx.ModelProto:
+def in_16_bits_and_another_opset(model):
     model = version_converter.convert_version(model, 13)
     (matrix,) = model.graph.initializer
     matrix.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(matrix).astype(np.float16), "half"))
@@ -199,7 +190,7 @@ def in_16_bits_and_another_opset(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
-def with_a_function(model: onnx.ModelProto) -> onnx.ModelProto:
+def with_a_function(model):
     relu = helper.make_node("Relu", ["x"], ["y"])
     function = helper.make_function("local", "Own", ["x"], ["y"], [relu], [helper.make_opsetid("", 17)])
     model.functions.append(function)
@@ -224,7 +215,7 @@ def test_errors_about_the_new_file_name_it(theirs, tmp_path, monkeypatch):
         graft_quality(theirs, quality_model(tmp_path), tmp_path / "joined.onnx")
 
 
-def fixed_batch(quality: Path, batch: int) -> None:
+def fixed_batch(quality, batch):
     model = onnx.load(str(quality))
     for value in (model.graph.input[0], model.graph.output[0]):
         value.type.tensor_type.shape.dim[0].dim_value = batch
@@ -243,7 +234,7 @@ def test_a_fixed_batch_of_the_quality_is_that_of_the_file(theirs, tmp_path, crop
 
 
 def test_a_file_with_another_quality_is_not_written(theirs, tmp_path, monkeypatch):
-    def wrong(graph: onnx.GraphProto, ours: InputSpec, theirs: InputSpec) -> str:
+    def wrong(graph, ours, theirs):
         return prepend_preprocessing(graph, ours.model_copy(update={"color": theirs.color}), theirs)
 
     monkeypatch.setattr(graft, "prepend_preprocessing", wrong)

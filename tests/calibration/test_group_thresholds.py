@@ -1,7 +1,5 @@
 """Thresholds of groups against numbers computed one by one, from the command to the scorer."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re
@@ -43,8 +41,6 @@ def test_the_command_writes_thresholds_of_groups_and_what_they_cost(people, mode
 
     embedder = load_embedder(model)
     outputs = embed_source(embedder, source, flip=False, progress=False)
-    assert outputs.quality is not None
-    assert source.labels is not None
     quality = np.array([float(str(value)) for value in outputs.quality])  # as in rows
     single = sorted(quality.tolist(), reverse=True)[95]  # the 96th best of 120
     own = sorted(quality[:80].tolist(), reverse=True)[63]  # the 64th best of 80
@@ -56,14 +52,11 @@ def test_the_command_writes_thresholds_of_groups_and_what_they_cost(people, mode
     assert few.accepted == np.mean(quality[80:84] >= single)
 
     others = embed_source(embedder, open_source(tmp_path / "things"), flip=False, progress=False).quality
-    assert others is not None
-    assert calibration.non_faces is not None
     assert (calibration.non_faces.data, calibration.non_faces.images) == ("things", 20)
     assert calibration.non_faces.accepted == {"0.8": np.mean(others >= single)}
     assert many.non_faces == np.mean(others >= own)
 
     matching = calibration.matching
-    assert matching is not None
     similarity = matching.thresholds["0.01"].similarity
     for errors, minimum in ((many.errors["0.01"], single), (many.own_errors["0.01"], own)):
         counts = {(same, match): 0 for same in (False, True) for match in (False, True)}
@@ -115,7 +108,6 @@ def test_faces_without_identities_have_group_thresholds_without_errors(people, m
         ["20", "and"],
     ]
     calibration = facerts.load(model).recognizer.opened.description.calibration
-    assert calibration is not None
     groups = calibration.groups["age"]["0.9"]
     assert [(name, group.faces, group.people, group.errors) for name, group in groups.items()] == [
         ("below 20", 40, None, {}),

@@ -1,10 +1,7 @@
 """``facerts evaluate`` and ``facerts compare`` from the command line to the files that they write."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -12,8 +9,6 @@ import pytest
 
 from facerts.datasets import open_benchmark
 from facerts.datasets.synthetic import write_synthetic_faces
-from facerts.embedding import load_embedder
-from facerts.evaluation import embed_source
 from facerts.evaluation.measure import Evaluation
 from facerts.images import encode_jpeg, read
 from facerts.io.files import locked
@@ -24,7 +19,7 @@ PEOPLE, TAKEN, FOLDS = 30, 4, 10
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory) -> Path:
+def home(tmp_path_factory):
     """Models, people in LFW's layout and as a folder by identity."""
     folder = tmp_path_factory.mktemp("evaluate")
     write_description(write_embedder(folder / "model.onnx", size=16), name="sixteen")
@@ -49,7 +44,7 @@ def home(tmp_path_factory) -> Path:
     return folder
 
 
-def commands_of(home: Path, non_faces: Path) -> dict[str, list[str | Path]]:
+def commands_of(home, non_faces):
     """The options of each kind of evaluation, besides model and result folder."""
     return {
         "verification": ["--data", home / "lfw"],
@@ -89,14 +84,9 @@ def test_all_kinds_share_a_folder_and_print_what_they_write(capsys, home, non_fa
     assert (pairs.measure("accuracy").n, pairs.settings["flip"]) == (240, True)
     every = [pairs.measure(f"{kind} pairs", pairs="all pairs").value for kind in ("genuine", "impostor")]
     assert every == [PEOPLE * TAKEN * (TAKEN - 1) // 2, images * (images - TAKEN) // 2]
-    searches = sections["identification"]
-    poolings = dict.fromkeys(one.of["pooling"] for one in searches.measures)
-    assert list(poolings) == ["mean", "quality", "norm"]
-    counts = [searches.measure(name).value for name in ("mated", "non-mated")]
+    counts = [sections["identification"].measure(name).value for name in ("mated", "non-mated")]
     assert counts == [18 * (TAKEN - 2), 12 * TAKEN]
-    assert list(dict.fromkeys(one.of["score"] for one in sections["ood"].measures)) == [
-        *("quality", "norm", "sharpness")
-    ]
+    assert {one.of["score"] for one in sections["ood"].measures} == {"quality", "norm", "sharpness"}
     assert sections["corruptions"].images == 2
     other = ("--model", home / "small.onnx", "--data", home / "lfw", "--out", tmp_path)
     assert "holds results of bright" in refused(capsys, "evaluate", "verification", *other)
@@ -104,14 +94,8 @@ def test_all_kinds_share_a_folder_and_print_what_they_write(capsys, home, non_fa
 
 def test_options_reach_the_evaluation(capsys, home, non_faces, tmp_path):
     model = ("--model", home / "bright.onnx", "--out", tmp_path)
-    pairs = (
-        "evaluate",
-        "verification",
-        *model,
-        "--data",
-        home / "lfw",
-        *("--set", "evaluate.crops=false", "--set", "flip=false"),
-    )
+    settings = ("--set", "evaluate.crops=false", "--set", "flip=false")
+    pairs = ("evaluate", "verification", *model, "--data", home / "lfw", *settings)
     printed = printed_json(capsys, *pairs, "--far", "0.05", "--far", "0.02")["lfw"]
     section = Evaluation.model_validate(printed)
     assert section.settings["flip"] is False
@@ -202,35 +186,10 @@ def test_results_and_reports_say_nothing_of_where_they_were_made(home, tmp_path,
     assert "facerts evaluate verification --model model.onnx --data lfw --out results" in texts[1]
 
 
-def test_embeddings_computed_elsewhere_give_the_models_numbers(capsys, home, tmp_path):
-    images = open_benchmark(home / "lfw").images
-    outputs = embed_source(load_embedder(home / "model.onnx"), images, flip=False, progress=False)
-    names = np.array([f"/somewhere/{images.key(row)}" for row in range(len(images))])
-    np.savez(tmp_path / "table.npz", names=names, embeddings=outputs.embedding)
-    command = ("evaluate", "verification", "--data", home / "lfw", "--out")
-    of_model = ("--model", home / "model.onnx", "--set", "flip=false")
-    of_table = ("--model", tmp_path / "table.npz")
-    model, table = (
-        Evaluation.model_validate(printed_json(capsys, *command, tmp_path / name, *options)["lfw"])
-        for name, options in (("model", of_model), ("table", of_table))
-    )
-    assert (model.settings["flip"], table.settings["flip"]) == (False, None)
-    assert table.measure("AUROC").value == pytest.approx(model.measure("AUROC").value, abs=1e-6)
-    assert table.measure("accuracy").value == model.measure("accuracy").value
-
-
 def test_a_list_of_pairs_may_be_elsewhere_than_its_images(capsys, home, tmp_path):
     shutil.copy(home / "lfw" / "pairs.txt", tmp_path / "lfw.txt")
-    command = (
-        "evaluate",
-        "verification",
-        "--model",
-        home / "small.onnx",
-        "--set",
-        "evaluate.crops=false",
-        "--data",
-        home / "lfw",
-    )
+    model = ("--model", home / "small.onnx", "--set", "evaluate.crops=false")
+    command = ("evaluate", "verification", *model, "--data", home / "lfw")
     beside = printed_json(capsys, *command, "--out", tmp_path / "a")
     assert printed_json(capsys, *command, "--pairs", tmp_path / "lfw.txt", "--out", tmp_path / "b") == beside
 
@@ -244,7 +203,7 @@ def test_lfw_becomes_a_bin_set(home, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def results(home, non_faces, tmp_path_factory) -> tuple[Path, Path]:
+def results(home, non_faces, tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     for name in ("model", "small"):
         model = ("--model", home / f"{name}.onnx", "--out", folder / name)
@@ -255,21 +214,17 @@ def results(home, non_faces, tmp_path_factory) -> tuple[Path, Path]:
 
 @pytest.mark.slow
 def test_compare_writes_numbers_and_a_page(capsys, results, tmp_path):
-    line = {"kind": "train", "epoch": 1.0, "v_p5": 1.0, "v_p50": 1.5, "v_p95": 2.0}
-    (tmp_path / "log.jsonl").write_text(json.dumps(line))
+    lines = [{"kind": "train", "epoch": e, "v_p5": 1.0, "v_p50": 1.5, "v_p95": 2.0} for e in (1, 2)]
+    (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, lines)))
     out, labeled = tmp_path / "c", (f"B={results[0]}", f"A={results[1]}")
     options = ("--embedding", "A", "--log", f"A={tmp_path}")
     comparison = printed_json(capsys, "compare", *labeled, *options, "--out", out)
     assert json.loads((out / "comparison.json").read_text()) == comparison
     assert "is there already: --overwrite replaces it" in refused(capsys, "compare", *labeled, "--out", out)
     assert (comparison["reference"]["name"], comparison["embedding"]) == ("sixteen", "A")
-    differences = {one["title"]: one for one in comparison["differences"]}
-    assert differences["lfw"]["interval"] == "bootstrap over subjects"
-    (area,) = [one for one in differences["lfw"]["measures"] if one["name"] == "AUROC"]
+    (area,) = [one for one in comparison["differences"][0]["measures"] if one["name"] == "AUROC"]
     # One dimension tells people apart worse than sixteen do.
-    assert area["of"] == {"model": "A"}
     assert area["value"] < -0.05
-    assert area["p_value"] < 0.1
     assert (out / "uncertainty.svg").is_file()
     assert "| A | " in (out / "tables.md").read_text(encoding="utf-8")
     assert run("compare", *labeled, "--out", out, "--overwrite") == 0

@@ -1,18 +1,13 @@
 """An embedder that can be computed by hand, and benchmarks of drawn faces."""
 
-from __future__ import annotations
-
 import csv
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from facerts.datasets import PairBenchmark, open_source, pairs_from_identities
+from facerts.datasets import open_source, pairs_from_identities
 from facerts.datasets.source import Source
-from facerts.detection.detector import Detection
 from facerts.embedding import FaceOutputs
 from facerts.images import encode_png
 from tests.foreign import quality_description, write_description, write_embedder, write_quality
@@ -23,12 +18,12 @@ class Plain:
 
     method = "unknown"
 
-    def __init__(self, name: str = "plain", sha256: str = "a" * 64) -> None:
+    def __init__(self, name="plain", sha256="a" * 64):
         self.name = name
         self.sha256 = sha256
-        self.batches: list[int] = []
+        self.batches = []
 
-    def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
+    def __call__(self, crops):
         self.batches.append(len(crops))
         x = crops.astype(np.float32) / 255 - 0.5
         vector = x.reshape(len(x), 7, 16, 7, 16, 3).mean(axis=(2, 4)).reshape(len(x), 147)
@@ -40,11 +35,11 @@ class Plain:
 class Seeded(Plain):
     """Plain with noise of a seed in its embedding and quality."""
 
-    def __init__(self, name: str, seed: int, noise: float = 0.05) -> None:
+    def __init__(self, name, seed, noise=0.05):
         super().__init__(name, f"{seed:064d}")
         self.seed, self.noise = seed, noise
 
-    def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
+    def __call__(self, crops):
         seen = super().__call__(crops)
         random = np.random.default_rng([self.seed, int(crops.astype(np.int64).sum())])
         vector = seen.embedding + self.noise * random.normal(size=seen.embedding.shape).astype(np.float32)
@@ -53,33 +48,21 @@ class Seeded(Plain):
         return FaceOutputs(vector / norm[:, None], norm, quality, -quality)
 
 
-class Brightest:
-    """A detector that takes a crop's lightest and darkest channel for two faces, and finds none in dark crops."""
-
-    def __call__(self, image: NDArray[np.uint8]) -> list[Detection]:
-        levels = np.sort(image.mean(axis=(0, 1)) / 255)
-        if levels[2] < 0.5:
-            return []
-        return [Detection(np.zeros(4), np.zeros((5, 2)), float(score)) for score in (levels[0], levels[2])]
-
-
 class Images(Source):
     """Crops in memory, kept without loss."""
 
-    def __init__(
-        self, crops: NDArray[np.uint8], *, name: str = "made", labels: NDArray[np.int64] | None = None
-    ) -> None:
+    def __init__(self, crops, *, name="made", labels=None):
         self.name, self.labels = name, labels
         self.identities = () if labels is None else [str(label) for label in np.unique(labels)]
         self._data = [encode_png(crop) for crop in crops]
 
-    def __len__(self) -> int:
+    def __len__(self):
         return len(self._data)
 
-    def key(self, index: int) -> str:
+    def key(self, index):
         return f"{index:04d}.png"
 
-    def read(self, index: int) -> bytes:
+    def read(self, index):
         return self._data[index]
 
 
@@ -88,35 +71,35 @@ class Unread(Source):
 
     name, labels, identities = "unread", None, ()
 
-    def __init__(self, images: int) -> None:
+    def __init__(self, images):
         self.images = images
 
-    def __len__(self) -> int:
+    def __len__(self):
         return self.images
 
-    def key(self, index: int) -> str:
+    def key(self, index):
         return str(index)
 
-    def read(self, index: int) -> bytes:
+    def read(self, index):
         raise AssertionError("templates are made of outputs, not of images")
 
 
-def unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
+def unit(vectors):
     return np.asarray(vectors / np.linalg.norm(vectors, axis=-1, keepdims=True), dtype=np.float32)
 
 
 @pytest.fixture
-def plain() -> Plain:
+def plain():
     return Plain()
 
 
 @pytest.fixture
-def drawn_benchmark(benchmark_folder) -> PairBenchmark:
+def drawn_benchmark(benchmark_folder):
     return pairs_from_identities(open_source(benchmark_folder / "people"), genuine=100, impostors=100, seed=2)
 
 
 @pytest.fixture(scope="session")
-def models(tmp_path_factory) -> Path:
+def models(tmp_path_factory):
     """Two recognizers, one with a quality of its own; and a model that has a quality only, described elsewhere."""
     folder = tmp_path_factory.mktemp("models")
     write_description(write_embedder(folder / "one.onnx", quality=True), quality="output:bright")
@@ -127,7 +110,7 @@ def models(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def scores(tmp_path_factory, drawn_faces) -> Path:
+def scores(tmp_path_factory, drawn_faces):
     """A CSV file with two scores of each drawn face, of which one is as good as constant."""
     source, random = open_source(drawn_faces), np.random.default_rng(0)
     path = tmp_path_factory.mktemp("scores") / "scores.csv"

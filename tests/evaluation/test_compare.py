@@ -1,21 +1,15 @@
 """Several methods, with seeds, on drawn faces: every number against the results' own or a plain recipe."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from facerts.errors import DataError
 from facerts.evaluation.benchmark_runs import run_pairs
-from facerts.evaluation.comparison import TESTED, UNTESTED, Comparison, compare
+from facerts.evaluation.comparison import TESTED, compare
 from facerts.evaluation.evaluation_options import EvaluationOptions
-from facerts.evaluation.measure import Evaluation, Measure
 from facerts.evaluation.ood import run_ood
 from facerts.evaluation.result_folder import load_result
 from facerts.metrics.compared_pairs import compare_listed
@@ -29,7 +23,7 @@ ALL_FACES, OF_PEOPLE = ({"faces": faces, "non-faces": "things"} for faces in ("f
 
 
 @pytest.fixture(scope="module")
-def folders(named, benchmark_folder, drawn_faces, non_faces, tmp_path_factory) -> dict[str, Path]:
+def folders(named, benchmark_folder, drawn_faces, non_faces, tmp_path_factory):
     """Plain, far worse noise, and two seeds of a third method, on two benchmarks and on faces and others."""
     home = tmp_path_factory.mktemp("methods")
     models = [Plain(), Seeded("poor", 9, 0.5), Seeded("seeded", 1), Seeded("seeded", 2)]
@@ -42,27 +36,27 @@ def folders(named, benchmark_folder, drawn_faces, non_faces, tmp_path_factory) -
 
 
 @pytest.fixture(scope="module")
-def comparison(folders) -> Comparison:
+def comparison(folders):
     labels = {"plain": "good", "one": "seeded", "poor": "bad", "two": "seeded"}
     return compare([f"{label}={folders[key]}" for key, label in labels.items()])[0]
 
 
-def own(folder: Path, name: str, of: dict[str, str], kind: str = "verification", data: str = "named") -> Measure:
+def own(folder, name, of, kind="verification", data="named"):
     """A number as a result has it."""
     return load_result(folder)[0].of_kind(kind)[data].measure(name, **of)
 
 
-def table(found: Comparison, title: str, part: str = "") -> dict[tuple[str, str | None], dict[str, Measure]]:
+def table(found, title, part=""):
     """Rows by method and score of a table within a section."""
     (section,) = [one for one in found.sections if one.title == title]
-    rows: dict[tuple[str, str | None], dict[str, Measure]] = {}
+    rows = {}
     for one in section.measures:
         if one.table == part:
             rows.setdefault((one.of["method"], one.of.get("score")), {})[one.name] = one
     return rows
 
 
-def section_of(found: Comparison, title: str) -> Evaluation:
+def section_of(found, title):
     (section,) = [one for one in (*found.sections, *found.differences) if one.title == title]
     return section
 
@@ -95,18 +89,19 @@ def test_seeds_are_shown_by_their_mean_and_range(comparison, folders):
     assert "Of several training runs" in comparison.text
 
 
-def test_rejection_of_others_is_told_pooled_and_by_source(comparison, folders):
-    for part, of in (
-        ("faces and people, non-faces things", ALL_FACES),
-        ("faces people, non-faces things", OF_PEOPLE),
+def test_numbers_of_one_run_are_those_of_its_result(comparison, folders):
+    faces = "Faces against non-faces"
+    for title, part, kind, data, name, of in (
+        (faces, "faces and people, non-faces things", "ood", "non-faces", "AUROC", ALL_FACES),
+        (faces, "faces people, non-faces things", "ood", "non-faces", "TNR at TPR 95%", OF_PEOPLE),
+        ("Error versus reject: named", "listed pairs, FNMR at FMR 5%", "reject", "named", "5% left out", {}),
+        ("Error versus reject: named", "listed pairs, FNMR at FMR 5%", "reject", "named", "pAUC to 95%", {}),
     ):
-        rows = table(comparison, "Faces against non-faces", part)
-        for name in ("AUROC", "TNR at TPR 90%", "TNR at TPR 95%"):
-            expected = own(folders["plain"], name, {"score": "norm", **of}, "ood", "non-faces")
-            found = rows["good", "norm"][name]
-            assert (found.value, found.ci95) == (expected.value, expected.ci95)
-        # Sharpness is of the images alone: it is nobody's, and stands once.
-        assert [method for method, score in rows if score == "sharpness"] == ["any"]
+        rows = table(comparison, title, part)
+        expected = own(folders["poor"], name, {"score": "norm", **of}, kind, data)
+        assert (rows["bad", "norm"][name].value, rows["bad", "norm"][name].ci95) == (expected.value, expected.ci95)
+        # Sharpness is of the images alone: it is nobody's, stands once, and rejects on nobody's embedding.
+        assert [method for method, score in rows if score == "sharpness"] == ["any"] * (kind == "ood")
 
 
 def test_the_best_is_marked_only_where_a_paired_test_says_so(folders):
@@ -122,16 +117,6 @@ def test_the_best_is_marked_only_where_a_paired_test_says_so(folders):
     seeds, _ = compare([folders["poor"], f"s={folders['one']}", f"s={folders['two']}"])
     rows = table(seeds, "Verification: named", "listed pairs")
     assert not any(cell.mark for row in rows.values() for cell in row.values())
-
-
-def test_error_versus_reject_is_the_results_on_its_own_embedding(comparison, folders):
-    rows = table(comparison, "Error versus reject: named", "listed pairs, FNMR at FMR 5%")
-    # Scores that are nobody's reject on nobody's embedding.
-    assert {score for _, score in rows} == {"quality", "norm"}
-    for name in ("0% left out", "5% left out", "20% left out", "pAUC to 20%", "pAUC to 95%"):
-        expected = own(folders["poor"], name, {"score": "quality"}, "reject")
-        found = rows["bad", "quality"][name]
-        assert (found.value, found.ci95) == (expected.value, expected.ci95)
 
 
 @pytest.mark.parametrize(("label", "key"), [(None, "plain"), ("bad", "poor")])
@@ -164,17 +149,6 @@ def test_all_qualities_are_measured_on_the_chosen_embedding(folders, label, key)
     # On its own embedding a quality has what its own section says, with the same intervals.
     expected_area = own(folders[key], "pAUC to 20%", {"score": "quality"}, "reject")
     assert rows[name, "quality"]["pAUC to 20%"].ci95 == pytest.approx(expected_area.ci95, abs=1e-6)
-
-
-def test_what_a_result_lacks_has_no_row(folders, named, tmp_path):
-    run_pairs(Seeded("less", 5), ["verification"], [named], tmp_path / "less", OPTIONS)
-    found, _ = compare([folders["plain"], tmp_path / "less"])
-    assert list(table(found, "Verification accuracy")["less", None]) == ["named"]
-    for title, part in (
-        ("Faces against non-faces", "faces people, non-faces things"),
-        ("Error versus reject: named", "listed pairs, FNMR at FMR 5%"),
-    ):
-        assert not [method for method, _ in table(found, title, part) if method == "less"]
 
 
 @pytest.mark.parametrize(("name", "unit"), [("named", "subjects"), ("people", "pairs")])
@@ -211,7 +185,7 @@ def test_differences_of_scores_are_over_all_faces_and_non_faces(folders):
         assert one.value == pytest.approx(first.value - second.value, abs=1e-6)
 
 
-def changed(folder: Path, out: Path, change: Callable[[dict[str, Any]], object]) -> Path:
+def changed(folder, out, change):
     shutil.copytree(folder, out)
     entries = json.loads((out / "result.json").read_text(encoding="utf-8"))
     change(entries["sections"])
@@ -235,7 +209,7 @@ def test_other_data_is_noted_and_gives_no_quality_on_the_chosen_embedding(folder
 
 
 def test_runs_of_one_label_must_be_of_one_method_on_the_same_data(folders, tmp_path):
-    def refused(folder: Path) -> str:
+    def refused(folder):
         with pytest.raises(DataError) as error:
             compare([f"s={folders['one']}", f"s={folder}"])
         return str(error.value)
@@ -256,40 +230,32 @@ def test_runs_of_one_label_must_be_of_one_method_on_the_same_data(folders, tmp_p
     assert "of method unknown" in refused(tmp_path / "rts")
 
 
-def beside(named: Path, folder: Path, lines: list[str]) -> Path:
-    """Another list of the same name over the same images."""
-    folder.mkdir()
-    for person in named.parent.iterdir():
-        if person.is_dir():
-            (folder / person.name).symlink_to(person)
-    (folder / named.name).write_text("".join(lines))
-    return folder / named.name
+def test_what_a_result_lacks_has_no_row(folders, named, tmp_path):
+    run_pairs(Seeded("less", 5), ["verification"], [named], tmp_path / "less", OPTIONS)
+    found, _ = compare([folders["plain"], tmp_path / "less"])
+    assert list(table(found, "Verification accuracy")["less", None]) == ["named"]
+    rows = table(found, "Error versus reject: named", "listed pairs, FNMR at FMR 5%")
+    assert {method for method, _ in rows} == {"plain"}
 
 
 def test_other_pairs_of_the_same_images_are_left_out_too(folders, named, tmp_path):
+    other = shutil.copytree(named.parent, tmp_path / "more") / named.name
     lines = named.read_text().splitlines(keepends=True)
-    more = beside(named, tmp_path / "more", [*lines, lines[1]])
-    run_pairs(Plain(), ["verification"], [more], tmp_path / "other", OPTIONS)
-    hashes = [
-        load_result(folder)[0].of_kind("verification")["named"].data_sha256
-        for folder in (folders["plain"], tmp_path / "other")
-    ]
+    other.write_text("".join([*lines, lines[1]]))
+    run_pairs(Plain(), ["verification"], [other], tmp_path / "other", OPTIONS)
+    results = [load_result(folder)[0] for folder in (folders["plain"], tmp_path / "other")]
+    hashes = [result.of_kind("verification")["named"].data_sha256 for result in results]
     assert hashes[0] == hashes[1]
     with pytest.raises(DataError, match="has nothing in common with"):
         compare([folders["plain"], tmp_path / "other"])
-
-
-def test_a_set_with_too_few_impostors_for_any_rate_is_compared(named, tmp_path):
-    lines = named.read_text().splitlines(keepends=True)
+    # Too few impostor pairs for any rate: accuracy and area are compared.
     genuine, impostors = ([line for line in lines if line.split(",")[2] == flag] for flag in "10")
-    few = beside(named, tmp_path / "few", [lines[0], *genuine[:30], *impostors[::20]])
+    other.write_text("".join([lines[0], *genuine[:30], *impostors[::20]]))
     for name, model in (("plain", Plain()), ("poor", Seeded("poor", 9, 0.5))):
-        run_pairs(model, ["verification"], [few], tmp_path / name, OPTIONS)
-    found, _ = compare([tmp_path / "plain", tmp_path / "poor"])
-    section = section_of(found, "named")
+        run_pairs(model, ["verification"], [other], tmp_path / name, OPTIONS)
+    section = section_of(compare([tmp_path / "plain", tmp_path / "poor"])[0], "named")
     assert [one.name for one in section.measures] == ["accuracy", "AUROC"]
     assert section.measures[0].value < 0
-    assert found.text.endswith((TESTED, UNTESTED))
 
 
 def test_what_cannot_be_compared_is_refused(folders, drawn_faces, non_faces, tmp_path):

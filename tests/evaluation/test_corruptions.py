@@ -1,25 +1,19 @@
-from __future__ import annotations
-
 import json
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
 from facerts.datasets import open_source
 from facerts.datasets.fingerprint import hash_images
-from facerts.embedding import Embedder, FaceOutputs, load_table
+from facerts.embedding import load_table
 from facerts.embedding.combined import CombinedEmbedder
 from facerts.errors import Error, MissingExtraError
 from facerts.evaluation.corruption_benchmark import OVERALL, REPLICATES, corruption_finding, run_corruptions
-from facerts.evaluation.measure import Evaluation, Measure
-from facerts.evaluation.result_folder import Arrays, load_result
+from facerts.evaluation.measure import Measure
+from facerts.evaluation.result_folder import load_result
 from facerts.images.changes import CHANGES, apply_change
 from facerts.images.transforms import albumentations
 from facerts.onnx.contract import QUANTILES, SCHEMA, Calibration, Description, QualityThreshold
@@ -34,7 +28,7 @@ ROWS, OTHERS = np.arange(0, 64, 8), np.arange(1, 64, 8)
 class Calibrated(Plain):
     """Plain with a calibrated threshold and percentiles, and an opinion on what is no face."""
 
-    def __init__(self, threshold: float, quantiles: NDArray[np.floating]) -> None:
+    def __init__(self, threshold, quantiles):
         super().__init__("calibrated")
         calibration = Calibration(data="d", data_sha256="0", faces=101, identities=None, quantiles=tuple(quantiles))
         self.description = Description(
@@ -44,25 +38,18 @@ class Calibrated(Plain):
             calibration=calibration,
         )
 
-    def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
+    def __call__(self, crops):
         return self.outputs(crops)
 
-    def outputs(self, crops: NDArray[np.uint8]) -> FaceOutputs:
+    def outputs(self, crops):
         return replace(super().__call__(crops), extras={"not_a_face": brightness(crops)[:, None] - 0.45})
 
 
-def brightness(crops: NDArray[np.uint8]) -> NDArray[np.float32]:
+def brightness(crops):
     return np.asarray(crops.mean(axis=(1, 2, 3)) / 255, dtype=np.float32)
 
 
-def measured(
-    model: Embedder,
-    data: Path,
-    out: Path,
-    *,
-    recognizers: Mapping[str, Embedder] | None = None,
-    images: int = 99,
-) -> tuple[Evaluation, Arrays]:
+def measured(model, data, out, *, recognizers=None, images=99):
     run_corruptions(model, [str(data)], out, recognizers=recognizers, images=images, kinds=KINDS, severities=STEPS[1:])
     content, arrays = load_result(out)
     json.dumps(content.to_json(), allow_nan=False)
@@ -72,7 +59,7 @@ def measured(
     }
 
 
-def crops_of(data: Path, rows: NDArray[np.integer], kind: str = "", severity: float = 0) -> NDArray[np.uint8]:
+def crops_of(data, rows, kind="", severity=0):
     source = open_source(data)
     crops = {row: source.crop(row) for row in rows.tolist()}
     if severity:
@@ -80,8 +67,14 @@ def crops_of(data: Path, rows: NDArray[np.integer], kind: str = "", severity: fl
     return np.stack(list(crops.values()))
 
 
+def cosines(embedder, data, kind, severity):
+    """Of the changed crops to the other images of their people."""
+    changed, others = (embedder(crops_of(data, *of)).embedding for of in ((ROWS, kind, severity), (OTHERS,)))
+    return np.sum(changed * others, axis=1)
+
+
 @pytest.fixture(scope="module")
-def flat_faces(drawn_faces, tmp_path_factory) -> Path:
+def flat_faces(drawn_faces, tmp_path_factory):
     """The same images in one folder, without people."""
     folder = tmp_path_factory.mktemp("flat") / "faces"
     folder.mkdir()
@@ -97,12 +90,10 @@ def test_each_step_is_measured_on_evenly_spaced_faces(plain, flat_faces, tmp_pat
     assert section.data_sha256 == {"faces": hash_images(open_source(flat_faces)).sha256}
     assert arrays["severity"].tolist() == STEPS
     clean = plain(crops_of(flat_faces, rows))
-    assert clean.quality is not None
     for kind in KINDS:
         assert f"{kind}/not a face" not in arrays
         for place, severity in enumerate(STEPS):
             changed = plain(crops_of(flat_faces, rows, kind, severity))
-            assert changed.quality is not None
             median = np.median(np.sum(changed.embedding * clean.embedding, axis=1))
             name = f"{kind}/{severity:g}" if severity else "clean"
             np.testing.assert_allclose(arrays[f"{name}/quality"], changed.quality, atol=1e-6)
@@ -119,17 +110,7 @@ def test_people_are_changed_in_one_image_and_compared_with_another(drawn_faces, 
     assert (section.images, section.settings["people"]) == (8, True)
     assert [section.settings[f"SHA-256 of {label}"] for label in "ab"] == [one.sha256 for one in recognizers.values()]
     medians = [
-        [
-            np.median(
-                np.sum(
-                    one(crops_of(drawn_faces, ROWS, "blur", severity)).embedding
-                    * one(crops_of(drawn_faces, OTHERS)).embedding,
-                    axis=1,
-                )
-            )
-            for severity in STEPS
-        ]
-        for one in recognizers.values()
+        [np.median(cosines(one, drawn_faces, "blur", severity)) for severity in STEPS] for one in recognizers.values()
     ]
     assert arrays["blur/cosine"] == pytest.approx(np.mean(medians, axis=0), abs=1e-5)
     assert arrays["blur/cosine to unchanged"][0] == pytest.approx(1, abs=1e-5)
@@ -141,23 +122,19 @@ def test_people_are_changed_in_one_image_and_compared_with_another(drawn_faces, 
 @pytest.mark.parametrize("joined", [False, True])
 def test_kept_percentile_and_non_faces_are_those_of_the_models_calibration(joined, drawn_faces, tmp_path):
     clean = Plain()(crops_of(drawn_faces, ROWS))
-    assert clean.quality is not None
-    assert clean.norm is not None
     norms = np.sort(clean.norm)
     quantiles, threshold = np.linspace(0.0, 0.5, QUANTILES), float(np.sort(clean.quality)[3])
-    model: Any = Calibrated(threshold, quantiles)
+    model = Calibrated(threshold, quantiles)
     section, arrays = measured(CombinedEmbedder(Plain("recognizer"), model) if joined else model, drawn_faces, tmp_path)
     kept_by = {score: section.measure("kept at 1", score=score) for score in ("quality", "norm")}
     assert kept_by["quality"].threshold == threshold
     # Of eight images, 95% are those above the lowest.
     assert kept_by["norm"].threshold == pytest.approx(norms[0] + 0.35 * (norms[1] - norms[0]))
-    shares: dict[str, list[float]] = {"quality": [], "norm": [], "no face": []}
+    shares = {"quality": [], "norm": [], "no face": []}
     for kind in KINDS:
         for place, severity in enumerate(STEPS):
             crops = crops_of(drawn_faces, ROWS, kind, severity)
             outputs = Plain()(crops)
-            assert outputs.quality is not None
-            assert outputs.norm is not None
             no_face = np.mean(brightness(crops) > 0.45)
             kept = np.mean(outputs.quality >= threshold)
             percentile = 200 * float(np.median(outputs.quality))
@@ -186,25 +163,14 @@ def test_rank_correlations_are_over_kinds_and_severities(drawn_faces, tmp_path):
     section, arrays = measured(model, drawn_faces, tmp_path, recognizers=recognizers)
     steps = [(kind, severity) for kind in KINDS for severity in STEPS[1:]]
     quality = np.array([arrays[f"{kind}/{severity:g}/quality"] for kind, severity in steps])
-    cosines = np.array(
-        [
-            [
-                np.sum(
-                    one(crops_of(drawn_faces, ROWS, *step)).embedding * one(crops_of(drawn_faces, OTHERS)).embedding,
-                    axis=1,
-                )
-                for step in steps
-            ]
-            for one in recognizers.values()
-        ]
-    )
+    similar = np.array([[cosines(one, drawn_faces, *step) for step in steps] for one in recognizers.values()])
     random = np.random.default_rng(0)
     draws = [np.arange(8), *(random.integers(0, 8, 8) for _ in range(REPLICATES))]
     held_out = np.array([CHANGES[kind].held_out for kind, _ in steps])
     for group, inside in (("all", held_out | True), ("trained", ~held_out), ("held out", held_out)):
         whole, rest = [], []
         for drawn in draws:
-            medians = np.median(cosines[..., drawn], axis=-1)[:, inside]
+            medians = np.median(similar[..., drawn], axis=-1)[:, inside]
             whole.append(spearmanr(np.median(quality[:, drawn], axis=1)[inside], medians.mean(axis=0)).statistic)
             rest.append(spearmanr(medians[2], (medians[0] + medians[1]) / 2).statistic)
         for score, values in (("quality", whole), ("cosine of c", rest)):
@@ -220,7 +186,7 @@ def test_rank_correlations_are_over_kinds_and_severities(drawn_faces, tmp_path):
 
 
 def test_corruptions_in_words():
-    def measure(name: str, value: float, ends: tuple[float, float] | None = None) -> Measure:
+    def measure(name, value, ends=None):
         return Measure(name=name, of={"score": "quality"}, table=OVERALL, value=value, ci95=ends)
 
     kept = [measure("kept at 0.6", 0.9), measure("kept at 1", 0.4)]

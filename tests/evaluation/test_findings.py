@@ -1,7 +1,5 @@
 """What evaluations say in words follows from the numbers, and from what their intervals allow."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -12,9 +10,7 @@ from facerts.evaluation.rejection import reject_finding
 from facerts.metrics.error_versus_reject import RATES, RejectCurve
 
 
-def verified(
-    accuracy: float, low: float, high: float, *, genuine: int = 3000, impostors: int = 3000, passing: int = 30
-) -> Evaluation:
+def verified(accuracy, low, high, *, genuine=3000, impostors=3000, passing=30):
     """FNMR is 0.081 [0.069, 0.094] at FMR 0.001."""
     measures = [
         Measure(name="accuracy", value=accuracy, ci95=(low, high), n=genuine + impostors, headline=True),

@@ -1,7 +1,5 @@
 """The section on groups, from images whose groups, qualities and pairs are known."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
@@ -9,21 +7,20 @@ import pytest
 
 from facerts.errors import Error
 from facerts.evaluation.group_differences import MatchedPairs, groups_of
-from facerts.evaluation.measure import Evaluation, Measure
 from facerts.evaluation.wording import measured, points, points_interval
-from facerts.metrics.all_pairs import AllPairs, all_pairs
+from facerts.metrics.all_pairs import all_pairs
 from facerts.report.figures import Drawn, draw
 
 PEOPLE, IMAGES = 60, 4
 
 
 @pytest.fixture(scope="module")
-def people() -> np.ndarray:
+def people():
     return np.repeat(np.arange(PEOPLE), IMAGES)
 
 
 @pytest.fixture(scope="module")
-def values(people) -> dict[str, np.ndarray]:
+def values(people):
     """Half of the people are young, the last has no age; two cameras, one with ten images."""
     age = np.where(people < PEOPLE // 2, "below 20", "20 and above")
     age[people == PEOPLE - 1] = ""
@@ -31,7 +28,7 @@ def values(people) -> dict[str, np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def pairs(people) -> AllPairs:
+def pairs(people):
     """Young people resemble each other, and their own images are less alike."""
     random = np.random.default_rng(2)
     centers = random.normal(size=(PEOPLE, 8))
@@ -42,14 +39,14 @@ def pairs(people) -> AllPairs:
 
 
 @pytest.fixture(scope="module")
-def quality(people) -> np.ndarray:
+def quality(people):
     """The young have lower quality; the first image has none."""
     drawn = np.random.default_rng(3).normal(size=len(people)) + (people >= PEOPLE // 2)
     drawn[0] = np.nan
     return drawn
 
 
-def numbers(section: Evaluation, name: str, table: str = "") -> dict[str, Measure]:
+def numbers(section, name, table=""):
     """A column of a section's tables, by group; ``table`` is the beginning of its title."""
     return {
         next(iter(one.of.values())): one for one in section.measures if one.name == name and one.table.startswith(table)

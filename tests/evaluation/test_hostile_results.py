@@ -1,10 +1,7 @@
 """Results and tables that claim what they do not hold: refused with a sentence, in bounded memory and time."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +15,7 @@ from tests.hostile.bounded import read_bounded
 
 
 @pytest.fixture(scope="module")
-def good(benchmark_folder, tmp_path_factory) -> Path:
+def good(benchmark_folder, tmp_path_factory):
     folder = tmp_path_factory.mktemp("good") / "result"
     results.write_result(folder, benchmark_folder / "people.bin")
     return folder
@@ -76,10 +73,11 @@ def test_no_result_ends_a_report_otherwise_than_with_a_sentence(good, tmp_path):
 
 @pytest.mark.slow
 def test_no_log_ends_a_report_otherwise_than_with_a_sentence(tmp_path):
-    lines = [b"\xff", b"[" * 100_000, b"[]", b'{"kind": 3, "epoch": "x"}', b'{"kind": "train", "lr": 1}']
+    endless = b'{"kind": "train", "epoch": ' + b"9" * 400 + b"}"
+    lines = [b"\xff", endless, b"[" * 100_000, b"[]", b'{"kind": 3, "epoch": "x"}', b'{"kind": "train", "lr": 1}']
     logs = [tmp_path / str(number) / "log.jsonl" for number in range(len(lines))]
     for log, line in zip(logs, lines, strict=True):
         log.parent.mkdir()
         log.write_bytes(b'{"kind": "train", "epoch": 1, "lr": 0.1}\n' + line + b"\n")
     messages = read_bounded("log", logs).values()
-    assert [line for line, sentence in zip(lines, messages, strict=True) if not sentence] == [lines[3]]
+    assert [line for line, sentence in zip(lines, messages, strict=True) if not sentence] == []

@@ -1,7 +1,5 @@
 """The quality league from end to end, against what its parts give one by one."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -14,19 +12,19 @@ from facerts.embedding import OnnxQuality, load_embedder, read_description
 from facerts.embedding.embed import embed_source, score_source
 from facerts.embedding.recognizer_scores import LayerNorms
 from facerts.evaluation.baselines import sharpness
-from facerts.evaluation.measure import Evaluation, Measure
 from facerts.evaluation.result_folder import load_result
 from facerts.evaluation.wording import percent
 from facerts.metrics.all_pairs import compare_all
-from facerts.metrics.error_versus_reject import ErrorVersusReject, error_versus_reject
+from facerts.metrics.error_versus_reject import error_versus_reject
 from facerts.metrics.separation import separation, tnr_interval
 from tests.command import run
 
 FMR, REPLICATES = 0.01, 20
+QUICK = ("--set", "evaluate.cost=false")
 NAME, POOR, BOUND = "faces", "faces, half degraded", "oracle (best possible)"
 
 
-def league(models: Path, data: Path, out: Path, *more: str | Path) -> int:
+def league(models, data, out, *more):
     return run(
         *["evaluate", "fiqa", "--model", models / "one.onnx", "--model", f"second={models / 'two.onnx'}"],
         *["--quality", f"bright={models / 'one.onnx'}", "--quality", f"Alone={models / 'alone.onnx'}"],
@@ -36,23 +34,23 @@ def league(models: Path, data: Path, out: Path, *more: str | Path) -> int:
 
 
 @pytest.fixture(scope="module")
-def folder(models, scores, drawn_faces, non_faces, tmp_path_factory) -> Path:
+def folder(models, scores, drawn_faces, non_faces, tmp_path_factory):
     out = tmp_path_factory.mktemp("league")
     more = ["--quality", scores, "--out-of", non_faces, "--degraded", "--fmr", "0.01"]
     assert league(models, drawn_faces, out, *more) == 0
     return out
 
 
-def section_of(folder: Path, name: str = NAME, kind: str = "fiqa") -> Evaluation:
+def section_of(folder, name=NAME, kind="fiqa"):
     return load_result(folder)[0].of_kind(kind)[name]
 
 
 @pytest.fixture(scope="module")
-def section(folder) -> Evaluation:
+def section(folder):
     return section_of(folder)
 
 
-def areas(section: Evaluation, recognizer: str, name: str = "to 30%") -> dict[str, Measure]:
+def areas(section, recognizer, name="to 30%"):
     """By quality."""
     return {
         one.of["quality"].removesuffix(" (its own)"): one
@@ -61,7 +59,7 @@ def areas(section: Evaluation, recognizer: str, name: str = "to 30%") -> dict[st
     }
 
 
-def means(section: Evaluation, name: str = "mean area") -> dict[str, Measure]:
+def means(section, name="mean area"):
     return {
         one.of["quality"].removesuffix(" (its own)"): one
         for one in section.measures
@@ -70,14 +68,12 @@ def means(section: Evaluation, name: str = "mean area") -> dict[str, Measure]:
 
 
 @pytest.fixture(scope="module")
-def expected(models, drawn_faces) -> ErrorVersusReject:
+def expected(models, drawn_faces):
     """Of the second recognizer, from its parts."""
     source = open_source(drawn_faces)
     outputs = embed_source(load_embedder(models / "two.onnx"), source, flip=False)
     alone = OnnxQuality(models / "alone.onnx", description=read_description(models / "elsewhere.json"))
     computed = score_source(source, {"Alone": alone, "sharpness": sharpness})
-    assert source.labels is not None
-    assert outputs.norm is not None
     return error_versus_reject(
         compare_all(outputs.embedding, source.labels),
         {**computed, "norm": outputs.norm},
@@ -161,24 +157,18 @@ def test_non_faces_are_separated_by_every_computed_quality(section, models, draw
     # A table has no row of them.
     assert set(found) == set(tnr) == {"bright", "Alone", "sharpness", "norm"}
     assert set(means(section, "ms per image")) == {"bright", "Alone", "sharpness"}
-    faces, things = (
-        score_source(open_source(path), {"sharpness": sharpness})["sharpness"] for path in (drawn_faces, non_faces)
-    )
+    sources = [open_source(path) for path in (drawn_faces, non_faces)]
+    faces, things = (score_source(source, {"sharpness": sharpness})["sharpness"] for source in sources)
     numbers = separation(faces, things)
     assert found["sharpness"].value == pytest.approx(numbers.auroc)
     assert tnr["sharpness"].value == pytest.approx(numbers.tnr_at_tpr[0.95])
     assert tnr["sharpness"].ci95 == pytest.approx(tnr_interval(faces, things, 0.95))
     assert "Non-faces: things 24." in section.text
-    norms = [
-        separation(
-            *(
-                embed_source(load_embedder(models / file), open_source(path), flip=False).norm
-                for path in (drawn_faces, non_faces)
-            )
-        ).auroc
-        for file in ("one.onnx", "two.onnx")
-    ]
-    assert (found["norm"].value, found["norm"].range) == (None, pytest.approx((min(norms), max(norms))))
+    recognizers = [load_embedder(models / file) for file in ("one.onnx", "two.onnx")]
+    norms = sorted(
+        separation(*(embed_source(one, source, flip=False).norm for source in sources)).auroc for one in recognizers
+    )
+    assert (found["norm"].value, found["norm"].range) == (None, pytest.approx(tuple(norms)))
 
 
 def test_pages_and_figures_are_written(folder):
@@ -193,7 +183,7 @@ def test_pages_and_figures_are_written(folder):
 
 def test_a_second_run_needs_no_forward_pass_and_gives_the_same(folder, models, drawn_faces, tmp_path, monkeypatch):
     monkeypatch.setattr("facerts.embedding.onnx_embedder.OnnxEmbedder.__call__", None)
-    more = ["--fmr", "0.01", "--set", "evaluate.cost=false", "--set", f"output_cache={folder / 'cache'}"]
+    more = ["--fmr", "0.01", *QUICK, "--set", f"output_cache={folder / 'cache'}"]
     assert league(models, drawn_faces, tmp_path, *more) == 0
     again, before = (areas(section_of(one), "second") for one in (tmp_path, folder))
     assert again["Alone"].value == before["Alone"].value
@@ -225,7 +215,7 @@ def test_listed_pairs_are_compared_where_people_are_unknown(models, drawn_faces,
     ]
     (tmp_path / "pairs.txt").write_text("\n".join(lines))
     out = tmp_path / "out"
-    more = ["--fmr", "0.1", "--set", "evaluate.cost=false"]
+    more = ["--fmr", "0.1", *QUICK]
     assert league(models, tmp_path / "pairs.txt", out, *more) == 0
     section = section_of(out, "pairs")
     assert "impostor pairs (the listed pairs)" in section.text
@@ -271,17 +261,8 @@ def test_a_table_with_some_of_the_images_is_refused(models, drawn_faces, tmp_pat
 def test_a_score_of_chosen_layers_belongs_to_the_faces_that_chose_them(
     models, drawn_faces, non_faces, tmp_path, monkeypatch, capsys
 ):
-    def judge(faces: Path, data: Path = drawn_faces) -> int:
-        more = [
-            "--recognizer-score",
-            "all",
-            "--calibrate-scores",
-            faces,
-            "--set",
-            "evaluate.cost=false",
-            "--fmr",
-            "0.01",
-        ]
+    def judge(faces, data=drawn_faces):
+        more = ["--recognizer-score", "all", "--calibrate-scores", faces, *QUICK, "--fmr", "0.01"]
         return league(models, data, tmp_path / "out", *more)
 
     assert judge(non_faces) == 0
@@ -305,18 +286,8 @@ def test_a_score_of_chosen_layers_belongs_to_the_faces_that_chose_them(
 
 
 def test_leagues_are_compared(folder, models, drawn_faces, tmp_path):
-    more = [
-        *(
-            "--fmr",
-            "0.01",
-            "--set",
-            "evaluate.cost=false",
-            "--set",
-            f"output_cache={folder / 'cache'}",
-            "--quality",
-        ),
-        f"again={models / 'two.onnx'}",
-    ]
+    more = ["--fmr", "0.01", *QUICK, "--set", f"output_cache={folder / 'cache'}"]
+    more += ["--quality", f"again={models / 'two.onnx'}"]
     assert league(models, drawn_faces, tmp_path / "other", *more) == 0
     assert run("compare", f"A={folder}", f"B={tmp_path / 'other'}", "--out", tmp_path / "compared") == 0
     compared = json.loads((tmp_path / "compared" / "comparison.json").read_text())
@@ -333,16 +304,7 @@ def test_leagues_are_compared(folder, models, drawn_faces, tmp_path):
 
 
 def test_an_unfit_lineup_does_not_share_a_folder(folder, drawn_faces, models):
-    arguments = [
-        "--model",
-        models / "one.onnx",
-        "--data",
-        drawn_faces,
-        "--out",
-        folder,
-        "--set",
-        "evaluate.cost=false",
-    ]
+    arguments = ["--model", models / "one.onnx", "--data", drawn_faces, "--out", folder, *QUICK]
     before = (folder / "result.json").read_bytes()
     assert run("evaluate", "fiqa", *arguments) == 2
     assert (folder / "result.json").read_bytes() == before
@@ -354,16 +316,7 @@ def test_groups_are_treated_at_one_threshold(folder, models, drawn_faces, non_fa
     (tmp_path / "groups.csv").write_text(
         "image,camera\n" + "".join(f"{key},{'old' if row % 2 else 'new'}\n" for row, key in enumerate(keys))
     )
-    more = [
-        "--fmr",
-        "0.1",
-        "--set",
-        "evaluate.cost=false",
-        "--set",
-        f"output_cache={folder / 'cache'}",
-        "--groups",
-        tmp_path / "groups.csv",
-    ]
+    more = ["--fmr", "0.1", *QUICK, "--set", f"output_cache={folder / 'cache'}", "--groups", tmp_path / "groups.csv"]
     out = tmp_path / "out"
     assert league(models, drawn_faces, out, *more, "--set", "keep=0.75", "--keep-on", str(non_faces)) == 0
     groups = section_of(out, f"{NAME}, camera", "groups")
@@ -389,26 +342,24 @@ def test_groups_are_treated_at_one_threshold(folder, models, drawn_faces, non_fa
 def test_half_of_the_images_are_degraded_each_in_its_own_way(drawn_faces):
     source = open_source(drawn_faces)
     changed, again = degraded_at_random(source, 1, 0.5), degraded_at_random(source, 1, 0.5)
-    same = [np.array_equal(changed.crop(row), source.crop(row)) for row in range(len(source))]
     severity = np.array([degradation(row, 1, 0.5)[1] for row in range(len(source))])
-    assert all(np.array(same)[severity == 0])
-    assert not any(np.array(same)[severity > 0.1])
-    assert all(np.array_equal(changed.crop(row), again.crop(row)) for row in (40, 3, 17))
+    for row in (40, 3, 17):
+        assert np.array_equal(changed.crop(row), again.crop(row))
+        assert np.array_equal(changed.crop(row), source.crop(row)) == (severity[row] == 0)
     assert severity.tolist() != [degradation(row, 2, 0.5)[1] for row in range(len(source))]
     kinds, severities = zip(*(degradation(row, 0, 0.5) for row in range(4000)), strict=True)
-    strong = np.array(severities)[np.array(severities) > 0]
-    assert abs(len(strong) - 2000) < 150
-    assert np.histogram(strong, bins=4, range=(0, 1))[0].min() > 400
-    counts = [sum(k == kind and s > 0 for k, s in zip(kinds, severities, strict=True)) for kind in set(kinds)]
-    assert len(counts) == 7
-    assert min(counts) > 220
+    strong = np.array(severities) > 0
+    assert abs(strong.sum() - 2000) < 150
+    assert np.histogram(np.array(severities)[strong], bins=4, range=(0, 1))[0].min() > 400
+    names, counts = np.unique(np.array(kinds)[strong], return_counts=True)
+    assert (len(names), counts.min() > 220) == (7, True)
 
 
 def test_groups_need_neither_recognizers_nor_non_faces(drawn_faces, tmp_path, capsys):
     source, table = open_source(drawn_faces), tmp_path / "numbers.csv"
     lines = [f"{key},{Path(key).stem[-1]}" for key in map(source.key, range(len(source)))]
     table.write_text("\n".join(["image,number", *lines]))
-    arguments = ["--data", drawn_faces, "--groups", table, "--out", tmp_path, "--set", "evaluate.cost=false"]
+    arguments = ["--data", drawn_faces, "--groups", table, "--out", tmp_path, *QUICK]
     assert run("evaluate", "fiqa", *arguments) == 0
     assert not section_of(tmp_path).measures
     groups = section_of(tmp_path, f"{NAME}, number", "groups")
@@ -421,15 +372,7 @@ def test_a_table_says_nothing_of_images_that_were_degraded_after_it(models, draw
     source = open_source(drawn_faces)
     rows = [f"{source.key(row)},{row}" for row in range(len(source))]
     (tmp_path / "listed.csv").write_text("\n".join(["image,score", *rows]) + "\n")
-    more = [
-        "--quality",
-        f"listed={tmp_path / 'listed.csv'}:score",
-        "--degraded",
-        "--fmr",
-        "0.1",
-        "--set",
-        "evaluate.cost=false",
-    ]
+    more = ["--quality", f"listed={tmp_path / 'listed.csv'}:score", "--degraded", "--fmr", "0.1", *QUICK]
     assert league(models, drawn_faces, tmp_path / "out", *more, "--against", "listed") == 0
     original, degraded = (means(section_of(tmp_path / "out", name)) for name in (NAME, POOR))
     assert "listed" in original

@@ -1,10 +1,5 @@
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from facerts.datasets import Subset, open_source
 from facerts.datasets.synthetic import draw_face
@@ -18,7 +13,7 @@ from tests.detectors import Finds, face_at
 PLACE = (60, 30)  # of the crop's corner in the photo: x, y
 
 
-def photo(identity: int, image: int) -> NDArray[np.uint8]:
+def photo(identity, image):
     """A drawn face somewhere in a gray photo of 240 x 180."""
     whole = np.full((180, 240, 3), 120, dtype=np.uint8)
     whole[PLACE[1] : PLACE[1] + 112, PLACE[0] : PLACE[0] + 112] = draw_face(identity, image)
@@ -30,7 +25,7 @@ DETECTOR = Finds(face_at(*PLACE), face_at(90, 60, 60), where=np.std)
 
 
 @pytest.fixture
-def photos(tmp_path) -> Path:
+def photos(tmp_path):
     folder = tmp_path / "photos"
     for person in range(12):
         (folder / f"p{person:02d}").mkdir(parents=True)

@@ -1,10 +1,7 @@
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from facerts.datasets import PairBenchmark, open_source, pairs_from_identities
 from facerts.embedding import FaceOutputs, load_embedder
@@ -24,11 +21,11 @@ class Coarse:
 
     name, method, sha256 = "coarse", "unknown", "c" * 64
 
-    def __init__(self, red: float, green: float, blue: float) -> None:
+    def __init__(self, red, green, blue):
         self.mix = np.array([red, green, blue], dtype=np.float32)
-        self.seen: list[NDArray[np.uint8]] = []
+        self.seen = []
 
-    def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
+    def __call__(self, crops):
         self.seen.append(crops)
         gray = crops.astype(np.float32) @ self.mix
         grid = gray.reshape(len(crops), SIDE, 16, SIDE, 16).mean(axis=(2, 4)).reshape(len(crops), -1)
@@ -38,7 +35,7 @@ class Coarse:
 
 
 @pytest.fixture(scope="module")
-def in_red() -> PairBenchmark:
+def in_red():
     """Who it is lies in red, with noise; green and blue are of the image alone."""
     random = np.random.default_rng(0)
     people = random.uniform(0, 255, (PEOPLE, SIDE, SIDE))
@@ -54,23 +51,17 @@ def in_red() -> PairBenchmark:
     return PairBenchmark("red", Images(crops, name="red", labels=person), pairs, same[rows], folds)
 
 
-def probed(embedder: Coarse, benchmark: PairBenchmark, *, flip: bool = False, batch_size: int = 64) -> str | None:
+def probed(embedder, benchmark, *, flip=False):
     outputs = embed_source(embedder, benchmark.images, flip=flip, progress=False)
     embedder.seen.clear()
-    return channel_probe(embedder, benchmark, outputs, flip=flip, batch_size=batch_size)
+    return channel_probe(embedder, benchmark, outputs, flip=flip)
 
 
 @pytest.mark.parametrize("flip", [False, True])
 def test_a_model_that_is_given_its_colors_the_wrong_way_round_is_noted(in_red, flip):
     sentence = probed(Coarse(0, 0, 1), in_red, flip=flip)
-    assert sentence is not None
     assert sentence.startswith("With red and blue swapped, 128 pairs are separated better (mean margin ")
     assert 'check "color" in its description' in sentence
-
-
-@pytest.mark.parametrize("mix", [(1, 0, 0), (1, 0.3, 0.3)])
-def test_a_model_that_is_given_its_colors_rightly_is_not_blamed(in_red, mix):
-    assert probed(Coarse(*mix), in_red) is None
 
 
 def test_an_embedder_of_noise_is_not_blamed(in_red):
@@ -78,12 +69,12 @@ def test_an_embedder_of_noise_is_not_blamed(in_red):
     for seed in range(12):
         random = np.random.default_rng(seed)
 
-        def noise(crops: NDArray[np.uint8], random: np.random.Generator = random) -> FaceOutputs:
+        def noise(crops, random=random):
             vector = random.normal(size=(len(crops), 16)).astype(np.float32)
             return FaceOutputs(vector / np.linalg.norm(vector, axis=1, keepdims=True))
 
         outputs = embed_source(noise, in_red.images, flip=False, progress=False)
-        sentence = channel_probe(noise, in_red, outputs, flip=False, batch_size=64)
+        sentence = channel_probe(noise, in_red, outputs, flip=False)
         blamed += sentence is not None
     assert blamed == 0
 
@@ -105,7 +96,7 @@ def test_swapped_channels_of_a_real_network_are_noticed_on_drawn_people(drawn_fa
     spec = small.description.input.model_copy(update={"color": "BGR"})
     wrong = load_embedder(small.path, description=small.description.model_copy(update={"input": spec}))
     sentences = [
-        channel_probe(one, benchmark, embed_source(one, benchmark.images, flip=False), flip=False, batch_size=64)
+        channel_probe(one, benchmark, embed_source(one, benchmark.images, flip=False), flip=False)
         for one in (small, wrong)
     ]
     assert sentences[0] is None
@@ -129,6 +120,5 @@ def test_margins_and_accuracies_of_the_sentence_are_those_of_a_loop_over_pairs(i
         margins.append(np.mean(signed) / spread)
         accuracies.append(max(np.mean((np.array(scores) >= at) == benchmark.same) for at in [*scores, np.inf]))
     sentence = probed(Coarse(0, 0, 1), in_red)
-    assert sentence is not None
     assert f"mean margin {margins[1]:.2f} standard deviations instead of {margins[0]:.2f}, " in sentence
     assert f"accuracy {accuracies[1]:.3f} instead of {accuracies[0]:.3f})" in sentence

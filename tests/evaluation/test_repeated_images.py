@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import os
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -11,7 +8,6 @@ from facerts.datasets import PairBenchmark, open_images, open_source
 from facerts.datasets.fingerprint import hash_images
 from facerts.datasets.listed_pairs import load_pair_list
 from facerts.datasets.pair_benchmark import repeated_images
-from facerts.datasets.source import Source
 from facerts.embedding.embed import outputs_of
 from facerts.evaluation import embed_source
 from facerts.evaluation.benchmark_runs import run_pairs
@@ -20,14 +16,14 @@ from facerts.evaluation.result_folder import load_result
 from tests.evaluation.conftest import Images, Plain
 
 
-def folder_of(path: Path, **files: bytes) -> Source:
+def folder_of(path, **files):
     path.mkdir(parents=True)
     for name, data in files.items():
         (path / f"{name}.jpg").write_bytes(data)
     return open_images(path)
 
 
-def pairs_of(source: Source, pairs: list[tuple[int, int]], same: list[int], folds: list[int]) -> PairBenchmark:
+def pairs_of(source, pairs, same, folds):
     return PairBenchmark("set", source, np.array(pairs), np.array(same, dtype=bool), np.array(folds))
 
 

@@ -1,9 +1,5 @@
 """Scores from CSV files."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -12,7 +8,7 @@ from facerts.errors import DataError
 from facerts.evaluation.score_table import read_scores
 
 
-def write(folder: Path, text: str) -> Path:
+def write(folder, text):
     path = folder / "scores.csv"
     path.write_text(text, encoding="utf-8")
     return path

@@ -1,16 +1,12 @@
 """Pairs compared by the mutual likelihood score: the numbers, beside the cosine's, and what is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy import stats
 
 from facerts.datasets import open_benchmark
-from facerts.datasets.source import Source
 from facerts.embedding import FaceOutputs, load_table
 from facerts.errors import Error, ModelError
 from facerts.evaluation import embed_source
@@ -27,19 +23,17 @@ BARE = EvaluationOptions(flip=False, keep_crops=False, fmr=0.02)
 class Gaussian(Plain):
     """Plain, with variances that differ between images, entries and a crop's two mirrors."""
 
-    def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
+    def __call__(self, crops):
         outputs = super().__call__(crops)
         variance = 1e-3 + np.square(outputs.embedding) + np.abs(np.roll(outputs.embedding, 1, axis=1)) / 50
         return replace(outputs, extras={"variance": variance.astype(np.float32)})
 
 
-def outputs_of(embedder: Plain, source: Source) -> FaceOutputs:
+def outputs_of(embedder, source):
     return embed_source(embedder, source, flip=False, progress=False)
 
 
-def log_density(
-    mean: NDArray[np.floating], variance: NDArray[np.floating], pairs: NDArray[np.integer]
-) -> NDArray[np.float64]:
+def log_density(mean, variance, pairs):
     """MLS by SciPy's log-density of N(0, σ_i² + σ_j²) at μ_i − μ_j."""
     wide, spread = mean.astype(np.float64), variance.astype(np.float64)
     i, j = pairs.T
@@ -100,7 +94,7 @@ def test_mirrors_are_fused_by_their_variances_and_only_for_mls(named, tmp_path):
 
 def test_opposite_means_fuse_to_nothing_and_to_no_nan():
     class Turning(Plain):
-        def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
+        def __call__(self, crops):
             sign = np.where(crops[:, 0, 0, 0] > 0, 1, -1).astype(np.float32)
             return FaceOutputs(
                 sign[:, None] * np.array([[0.6, 0.8]], np.float32),

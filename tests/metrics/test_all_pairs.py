@@ -1,24 +1,19 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from facerts.metrics import all_pairs as module
 from facerts.metrics.all_pairs import WIDTH, all_pairs, far_intervals
 from facerts.metrics.verification import roc
 
-Case = tuple[NDArray[np.float32], NDArray[np.int64]]
 
-
-def case(images: int = 700, people: int = 90, seed: int = 0) -> Case:
+def case(images=700, people=90, seed=0):
     random = np.random.default_rng(seed)
     labels = random.integers(0, people, images)
     vectors = random.normal(size=(people, 16))[labels] + random.normal(size=(images, 16))
     return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32), labels + 5
 
 
-def every_pair(case: Case) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.intp]]:
+def every_pair(case):
     vectors, labels = case
     first, second = np.triu_indices(len(labels), 1)
     scores = np.einsum("pd,pd->p", vectors[first].astype(np.float64), vectors[second].astype(np.float64))
@@ -26,7 +21,7 @@ def every_pair(case: Case) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDAr
 
 
 @pytest.fixture(params=[(256, 2048), (7, 31), (64, 64)])
-def blocks(request, monkeypatch) -> None:
+def blocks(request, monkeypatch):
     monkeypatch.setattr(module, "ROWS", request.param[0])
     monkeypatch.setattr(module, "COLUMNS", request.param[1])
 

@@ -1,23 +1,16 @@
 """Areas under error versus reject, against hand calculations and slow loops that say what they do."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from dataclasses import replace
-from itertools import combinations, pairwise
-from typing import Any
+from itertools import combinations
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from facerts.metrics import error_versus_reject as module
 from facerts.metrics.all_pairs import compare_all
-from facerts.metrics.compared_pairs import ComparedPairs, compare_listed
+from facerts.metrics.compared_pairs import compare_listed
 from facerts.metrics.error_versus_reject import (
-    FINE_RATES,
     RATES,
-    ErrorVersusReject,
     error_versus_reject,
     pair_quality,
     pauc,
@@ -30,33 +23,33 @@ SOME = RATES[::5]
 
 
 @pytest.fixture(scope="module")
-def people() -> NDArray[np.int64]:
+def people():
     return np.random.default_rng(5).permutation(np.repeat(np.arange(PEOPLE), IMAGES))
 
 
 @pytest.fixture(scope="module")
-def blur() -> NDArray[np.float64]:
+def blur():
     return np.random.default_rng(6).random(PEOPLE * IMAGES)
 
 
-def embed(people: NDArray[np.int64], noise: NDArray[np.float64], seed: int) -> NDArray[np.float32]:
+def embed(people, noise, seed):
     vectors = np.random.default_rng(7).normal(size=(PEOPLE, 24))[people]
     vectors += np.random.default_rng(seed).normal(size=vectors.shape) * noise[:, None]
     return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
 
 @pytest.fixture(scope="module")
-def embedding(people, blur) -> NDArray[np.float32]:
+def embedding(people, blur):
     return embed(people, 0.4 + 1.2 * blur, 1)
 
 
 @pytest.fixture(scope="module")
-def every(embedding, people) -> ComparedPairs:
+def every(embedding, people):
     return compare_all(embedding, people)
 
 
 @pytest.fixture(scope="module")
-def qualities(blur) -> dict[str, NDArray[np.float64]]:
+def qualities(blur):
     random = np.random.default_rng(8)
     return {
         "good": -blur,
@@ -67,7 +60,7 @@ def qualities(blur) -> dict[str, NDArray[np.float64]]:
     }
 
 
-def as_list(every: ComparedPairs, people: NDArray[np.int64] | None) -> ComparedPairs:
+def as_list(every, people):
     """The same pairs as a list, impostors first and in an order of their own."""
     shuffled = np.random.default_rng(9).permutation(every.impostors)
     scores = np.concatenate([every.tail[shuffled], every.genuine])
@@ -81,7 +74,7 @@ def as_list(every: ComparedPairs, people: NDArray[np.int64] | None) -> ComparedP
 QUALITY = [float(value) for person in range(10) for value in (person + 1, person + 11)]
 
 
-def two_images_each(wrong: Sequence[int]) -> ComparedPairs:
+def two_images_each(wrong):
     """Ten people with two images each: the worse ones have qualities 1 to 10, the better ones 11 to 20.
 
     The genuine pairs whose worse image has a quality in ``wrong`` score 0.35, the others 0.9. Four impostor pairs score
@@ -133,68 +126,21 @@ def test_a_genuine_pair_must_beat_the_impostor_that_is_rejected():
 # Slow loops.
 
 
-def slow_curve(
-    pairs: ComparedPairs,
-    quality: NDArray[np.float64],
-    fmr: float,
-    weights: tuple[Any, Any],
-    *,
-    whole: bool,
-    rates: Sequence[float] = SOME,
-) -> list[float]:
-    """FNMR by rate, pair by pair.
-
-    ``weights`` are those of genuine and of impostor pairs. Of equal ranks each is rejected by the same part; with
-    ``whole``, whole pairs are rejected.
-    """
-    genuine_ranks = [min(quality[row] for row in pair) for pair in pairs.genuine_pairs]
-
-    def parts(ranks: Sequence[float], of: Any, share: float) -> dict[float, float]:
-        """The part of each rank that is left."""
-        amount = share * sum(of)
-        if whole:
-            amount = min(np.floor(amount + 1e-9), sum(of) - 1)
-        sizes = dict.fromkeys(sorted(ranks), 0.0)
-        for rank, weight in zip(ranks, of, strict=True):
-            sizes[rank] += weight
-        left = {}
-        for rank, size in sizes.items():
-            gone = min(amount, size)
-            amount -= gone
-            left[rank] = 1 - gone / size if size else 1.0
-        return left
-
-    # The highest impostor score that is rejected.
-    beyond = np.cumsum(weights[1]) > fmr * sum(weights[1]) + 1e-9
-    highest = float(pairs.tail[np.flatnonzero(beyond)[0]])
+def slow_curve(pairs, quality, fmr):
+    """FNMR at ``SOME`` rates, pair by pair: whole pairs are rejected, of equal ranks each by the same part."""
+    ranks = [min(quality[row] for row in pair) for pair in pairs.genuine_pairs]
+    highest = float(pairs.tail[int(fmr * pairs.impostors + 1e-9)])  # of the impostors that are rejected
     curve = []
-    for share in rates:
-        left = parts(genuine_ranks, weights[0], share)
-        kept = [left[rank] * weight for rank, weight in zip(genuine_ranks, weights[0], strict=True)]
-        wrong = sum(part for part, score in zip(kept, pairs.genuine, strict=True) if score <= highest)
-        curve.append(wrong / sum(kept))
+    for share in SOME:
+        amount = min(np.floor(share * len(ranks) + 1e-9), len(ranks) - 1)
+        left = {}
+        for rank in sorted(set(ranks)):
+            gone = min(amount, ranks.count(rank))
+            amount -= gone
+            left[rank] = 1 - gone / ranks.count(rank)
+        wrong = sum(left[rank] for rank, score in zip(ranks, pairs.genuine, strict=True) if score <= highest)
+        curve.append(wrong / sum(left[rank] for rank in ranks))
     return curve
-
-
-def slow_fixed(pairs: ComparedPairs, quality: NDArray[np.float64], fmr: float, weights: tuple[Any, Any]) -> list[float]:
-    """FNMR at the rates up to 0.2 in steps of 0.001, where parts of pairs may be rejected."""
-    return slow_curve(pairs, quality, fmr, weights, whole=False, rates=FINE_RATES[:201])
-
-
-def slow_area(curve: Sequence[float]) -> float:
-    """Area up to 0.2 of ``slow_fixed``."""
-    return sum((one + other) / 2 * 0.001 for one, other in pairwise(curve)) / 0.2 / curve[0]
-
-
-def once(pairs: ComparedPairs) -> tuple[Any, Any]:
-    return np.ones(len(pairs.genuine)), np.ones(pairs.impostors)
-
-
-def as_drawn(pairs: ComparedPairs, counts: NDArray[np.float32]) -> tuple[Any, Any]:
-    """Weights if each person was drawn so often."""
-    assert pairs.people is not None
-    drawn = counts.astype(np.float64)[pairs.people]
-    return drawn[pairs.genuine_pairs[:, 0]], drawn[pairs.tail_pairs].prod(axis=1)
 
 
 @pytest.mark.parametrize("label", ["good", "coarse"])
@@ -202,26 +148,16 @@ def test_a_curve_is_that_of_a_slow_loop(every, people, qualities, label):
     quality = {label: qualities[label]}
     found = error_versus_reject(every, quality, FMRS, replicates=0)
     for fmr in FMRS:
-        slow = slow_curve(*(every, qualities[label], fmr, once(every)), whole=True)
+        slow = slow_curve(every, qualities[label], fmr)
         np.testing.assert_allclose(found[fmr].by[label].fnmr[::5], slow, atol=1e-9)
         assert found[fmr].fnmr.value == pytest.approx(slow[0])
-
-
-def test_a_replicate_counts_images_and_pairs_as_often_as_their_people_were_drawn(every, qualities):
-    found = error_versus_reject(every, qualities, FMRS, replicates=2, seed=3)
-    for replicate, counts in enumerate(subject_counts(PEOPLE, 2, 3)):
-        fmr, label = (0.05, "good") if replicate else (0.01, "coarse")
-        slow = slow_fixed(every, qualities[label], fmr, as_drawn(every, counts))
-        curve = found[fmr].by[label]
-        assert found[fmr].fnmr.replicates[replicate] == pytest.approx(slow[0])
-        assert curve.pauc[0.2].replicates[replicate] == pytest.approx(slow_area(slow) * slow[0])
-        assert curve.area[0.2].replicates[replicate] == pytest.approx(slow_area(slow))
 
 
 @pytest.mark.parametrize("people_known", [True, False])
 def test_intervals_of_a_curve_are_those_of_its_replicates(every, qualities, people_known):
     """Each replicate at its own threshold, found among repeated pairs."""
     pairs = as_list(every, every.people if people_known else None)
+    assert pairs.unit == ("subjects" if people_known else "pairs")
     curves = []
     for limits, drawn in pairs.resampled([0.05], replicates=20, seed=2):
         weights = drawn[pairs.genuine_units]
@@ -238,27 +174,10 @@ def test_intervals_of_a_curve_are_those_of_its_replicates(every, qualities, peop
     np.testing.assert_allclose(found, np.quantile(curves, [0.025, 0.975], axis=0), atol=1e-12)
 
 
-def test_without_people_the_bootstrap_draws_pairs(every, qualities):
-    listed = as_list(every, None)
-    assert (listed.unit, as_list(every, every.people).unit, every.unit) == ("pairs", "subjects", "subjects")
-    quality = {"good": qualities["good"]}
-    found = error_versus_reject(listed, quality, [0.05], replicates=1, seed=4)[0.05]
-    same = np.arange(len(every.genuine) + every.impostors) >= every.impostors
-    # The list of as_list, whose impostors compare_listed has sorted.
-    shuffled = np.random.default_rng(9).permutation(every.impostors)
-    for replicate, drawn in enumerate(pair_weights(same, None, replicates=1, seed=4)):
-        of_impostors = np.empty(every.impostors)
-        of_impostors[shuffled] = drawn[~same]
-        weights = (drawn[same].astype(np.float64), of_impostors)
-        slow = slow_fixed(every, qualities["good"], 0.05, weights)
-        assert found.fnmr.replicates[replicate] == pytest.approx(slow[0])
-        assert found.by["good"].area[0.2].replicates[replicate] == pytest.approx(slow_area(slow))
-
-
 # Properties.
 
 
-def assert_equal(one: ErrorVersusReject, other: ErrorVersusReject) -> None:
+def assert_equal(one, other):
     assert (one.genuine, one.impostors, one.accepted) == (other.genuine, other.impostors, other.accepted)
     assert one.threshold == pytest.approx(other.threshold, abs=1e-6)
     assert_same_estimate(one.fnmr, other.fnmr)
@@ -269,18 +188,18 @@ def assert_equal(one: ErrorVersusReject, other: ErrorVersusReject) -> None:
             assert_same_estimate(one.by[label].area[end], other.by[label].area[end])
 
 
-def assert_same_estimate(one: Estimate, other: Estimate) -> None:
+def assert_same_estimate(one, other):
     np.testing.assert_allclose(one.value, other.value, atol=1e-12)
     np.testing.assert_allclose(one.replicates, other.replicates, atol=1e-12)
 
 
-def test_a_list_of_all_pairs_gives_what_all_pairs_give(every, qualities):
-    both = [
-        error_versus_reject(pairs, qualities, FMRS, replicates=30, seed=1)
-        for pairs in (every, as_list(every, every.people))
-    ]
-    for fmr in FMRS:
-        assert_equal(both[0][fmr], both[1][fmr])
+def test_a_list_gives_what_all_pairs_give_however_many_replicates_fit_into_memory(every, qualities, monkeypatch):
+    whole = error_versus_reject(every, qualities, FMRS, replicates=30, seed=1)
+    monkeypatch.setattr(module, "CHUNK", 3 * 2 * len(every.genuine))
+    for pairs in (every, as_list(every, every.people)):
+        found = error_versus_reject(pairs, qualities, FMRS, replicates=30, seed=1)
+        for fmr in FMRS:
+            assert_equal(whole[fmr], found[fmr])
 
 
 def test_no_order_is_better_than_the_oracle(every, qualities):
@@ -299,7 +218,6 @@ def test_differences_are_paired(every, qualities):
     assert areas["same order"].minus(areas["good"]).interval() == (0, 0)
     interval, alone = areas["nearly"].minus(areas["good"]).interval(), areas["good"].interval()
     assert alone == pytest.approx(tuple(np.quantile(areas["good"].replicates, [0.025, 0.975])))
-    assert interval is not None
     assert interval[0] <= areas["nearly"].value - areas["good"].value <= interval[1]
     assert interval[1] - interval[0] < (alone[1] - alone[0]) / 3
 
@@ -312,14 +230,6 @@ def test_means_and_ratios_are_of_each_replicate():
     np.testing.assert_allclose(ratio.replicates, [4.0, np.nan, np.nan])
     assert mean_estimate([one, one]).minus(one).interval() == (0, 0)
     assert Estimate(0.0, np.array([np.nan, np.nan])).interval() is None
-
-
-def test_replicates_are_the_same_however_many_fit_into_memory(every, qualities, monkeypatch):
-    whole = error_versus_reject(every, qualities, FMRS, replicates=10)
-    monkeypatch.setattr(module, "CHUNK", 3 * 2 * len(every.genuine))
-    parts = error_versus_reject(every, qualities, FMRS, replicates=10)
-    for fmr in FMRS:
-        assert_equal(whole[fmr], parts[fmr])
 
 
 def test_thresholds_may_come_from_other_images_of_the_same_people(every, people, blur, qualities):
@@ -340,8 +250,7 @@ def test_thresholds_may_come_from_other_images_of_the_same_people(every, people,
     assert_equal(again[0.05], own[0.05])
 
 
-def clean_limit(every: ComparedPairs, counts: NDArray[np.float64], fmr: float) -> float:
-    assert every.people is not None
+def clean_limit(every, counts, fmr):
     weights = counts[every.people][every.tail_pairs].prod(axis=1)
     running = np.cumsum(weights)
     return float(every.tail[np.flatnonzero(running > fmr * running[-1] + 1e-9)[0]])

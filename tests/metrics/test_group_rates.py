@@ -1,22 +1,18 @@
 """Rates by group: counted by hand, pair by pair, and resampled person by person."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from facerts.metrics.all_pairs import AllPairs, all_pairs
 from facerts.metrics.group_rates import GroupRates, extremes, fmr_by_group, fnmr_by_group, share_by_group
 
 IMAGES, GROUPS = 60, 3
-Drawn = tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]
 
 
 @pytest.fixture(scope="module")
-def drawn() -> Drawn:
+def drawn():
     """Embeddings of 14 people, whose images are in one of three groups or none."""
     random = np.random.default_rng(4)
     people = np.sort(random.integers(0, 14, IMAGES)) * 7
@@ -26,15 +22,15 @@ def drawn() -> Drawn:
 
 
 @pytest.fixture(scope="module")
-def pairs(drawn) -> AllPairs:
+def pairs(drawn):
     return all_pairs(drawn[0], drawn[1])
 
 
-def made(genuine: list[tuple[int, int, float]], impostors: list[tuple[int, int, float]], people: list[int]) -> AllPairs:
+def made(genuine, impostors, people):
     """Pairs with given similarities, of images with given people; all impostor pairs are in the tail."""
     ordered = sorted(impostors, key=lambda pair: -pair[2])
 
-    def columns(listed: list[tuple[int, int, float]]) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    def columns(listed):
         scores = np.array([score for *_, score in listed], dtype=np.float32)
         return scores, np.array([pair[:2] for pair in listed], dtype=np.int32).reshape(-1, 2)
 
@@ -64,9 +60,7 @@ def test_accepted_shares_by_hand():
     assert np.isnan([found.rate[2], found.low[2], found.high[2]]).all()
 
 
-def slow_replicates(
-    events: NDArray[np.bool_], group: NDArray[np.int64], person_pairs: list[set[int]], seed: int
-) -> NDArray[np.float64]:
+def slow_replicates(events, group, person_pairs, seed):
     """Rates of each replicate, counting one event after the other as often as its people were sampled."""
     people = sorted(set().union(*(p for p, g in zip(person_pairs, group, strict=True) if g >= 0)))
     random = np.random.default_rng(seed)
@@ -90,7 +84,6 @@ def test_the_bootstrap_over_people_is_that_of_a_slow_loop(drawn):
     np.testing.assert_allclose(found.replicates, slow)
     np.testing.assert_allclose(found.low, np.nanquantile(slow, 0.025, axis=0))
     np.testing.assert_allclose(found.high, np.nanquantile(slow, 0.975, axis=0))
-    assert found.people is not None
     assert found.people.tolist() == [len(set(people[group == number].tolist())) for number in range(GROUPS)]
 
 
@@ -134,7 +127,6 @@ def test_rates_by_hand_with_pairs_inside_and_across_groups():
     assert (matched.events.tolist(), matched.trials.tolist()) == ([2, 0], [5, 0])
     assert matched.rate[0] == 0.4
     assert np.isnan(matched.rate[1])  # one person has no impostor pair
-    assert matched.people is not None
     assert matched.people.tolist() == [3, 1]
     # One person has genuine pairs in each group, so nothing is known.
     assert (missed.low[0], missed.high[0]) == (0.0, 1.0)
@@ -161,7 +153,7 @@ def test_thresholds_below_the_tail_are_refused(drawn):
         fmr_by_group(short, np.zeros(IMAGES, dtype=int), 1, end - 1e-3)
 
 
-def rates(rate: list[float], replicates: list[list[float]], trials: int = 100) -> GroupRates:
+def rates(rate, replicates, trials=100):
     values, number = np.array(rate), len(rate)
     counts = np.where(np.isnan(values), 0, trials).astype(np.int64)
     return GroupRates(
@@ -177,7 +169,6 @@ def rates(rate: list[float], replicates: list[list[float]], trials: int = 100) -
 def test_worst_and_best_by_hand():
     replicates = [[0.1 + 0.001 * number, 0.4, 0.2] for number in range(41)]
     found = extremes(rates([0.1, 0.4, 0.2], replicates), np.ones(3, dtype=bool), high_is_worse=True)
-    assert found is not None
     assert (found.worst, found.best) == (1, 0)
     assert (found.difference, found.ratio) == (pytest.approx(0.3), pytest.approx(4))
     # Only the first group varies, by up to 0.04, of which 0.038 is the 95% point.
@@ -185,7 +176,6 @@ def test_worst_and_best_by_hand():
     assert found.ratio_ci95 == pytest.approx((4 / 1.38, 4 * 1.38), rel=1e-3)
     assert found.over_mean == pytest.approx(0.4 / (0.1 * 0.4 * 0.2) ** (1 / 3))
     accepted = extremes(rates([0.1, 0.4, 0.2], replicates), np.ones(3, dtype=bool), high_is_worse=False)
-    assert accepted is not None
     assert (accepted.worst, accepted.best, accepted.difference) == (0, 1, pytest.approx(-0.3))
     assert accepted.ratio == pytest.approx(0.25)
 
@@ -198,7 +188,6 @@ def test_the_intervals_cover_the_choice_of_the_groups():
     for _ in range(60):
         rates_of_15 = share_by_group(random.random(len(group)) < 0.7, group, groups)
         found = extremes(rates_of_15, np.ones(groups, dtype=bool), high_is_worse=False)
-        assert found is not None
         clear += found.difference_ci95[1] < 0
     assert clear <= 8
     # A true difference is found.
@@ -208,7 +197,6 @@ def test_the_intervals_cover_the_choice_of_the_groups():
         np.ones(groups, dtype=bool),
         high_is_worse=False,
     )
-    assert found is not None
     assert found.worst == 3
     assert found.difference_ci95[1] < 0
 
@@ -216,19 +204,16 @@ def test_the_intervals_cover_the_choice_of_the_groups():
 def test_small_and_empty_groups_are_neither_worst_nor_best():
     values = rates([0.0, 0.4, 0.2, np.nan], [[0.0, 0.4, 0.2, np.nan]])
     found = extremes(values, np.array([False, True, True, True]), high_is_worse=True)
-    assert found is not None
     assert (found.worst, found.best) == (1, 2)
     assert extremes(values, np.array([False, True, False, True]), high_is_worse=True) is None
 
 
 def test_a_rate_of_zero_has_no_ratio():
     found = extremes(rates([0.0, 0.4], [[0.0, 0.4]] * 9), np.ones(2, dtype=bool), high_is_worse=True)
-    assert found is not None
     assert (found.difference, found.ratio, found.ratio_ci95, found.over_mean) == (0.4, None, None, None)
     # A tenth of the replicates without an error: the ratio has no upper end.
     replicates = [[0.0 if number == 0 else 0.1, 0.4] for number in range(10)]
     found = extremes(rates([0.1, 0.4], replicates), np.ones(2, dtype=bool), high_is_worse=True)
-    assert found is not None
     assert (found.ratio, found.ratio_ci95) == (pytest.approx(4), None)
 
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -7,7 +5,7 @@ from facerts.metrics import identification
 from facerts.metrics.identification import SearchResult, fnir_at_fpir, mate_ranks, rank_rates, search
 
 
-def unit(rows: int, seed: int) -> np.ndarray:
+def unit(rows, seed):
     vectors = np.random.default_rng(seed).normal(size=(rows, 6)).astype(np.float32)
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 

@@ -1,8 +1,5 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from facerts.metrics import pair_intervals
 from facerts.metrics.intervals import pair_weights
@@ -10,10 +7,9 @@ from facerts.metrics.pair_intervals import share_interval, verification_interval
 from facerts.metrics.verification import roc
 
 FARS = (0.2, 0.05)
-Case = tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.int64]]
 
 
-def case(seed: int, pairs: int = 400, people: int = 30, digits: int = 1) -> Case:
+def case(seed, pairs=400, people=30, digits=1):
     """Scores with ties, and the subjects of each pair; people differ in how easy they are to recognize."""
     random = np.random.default_rng(seed)
     same = random.random(pairs) < 0.4

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,7 @@ from facerts.metrics.separation import separation, tnr_at_tpr
 from facerts.metrics.verification import auroc, roc, ten_fold_accuracy
 
 
-def case(pairs: int = 600) -> tuple[np.ndarray, ...]:
+def case(pairs=600):
     random = np.random.default_rng(0)
     same, folds = np.arange(pairs) % 2 == 0, np.arange(pairs) // 2 % 10
     shared = random.normal(same * 1.5, 1.0)
@@ -65,7 +63,7 @@ def test_paired_separations_match_the_metrics_and_their_replicates():
     first, flags = np.concatenate([faces, others]), np.repeat([True, False], [80, 60])
     found = compare_scores(first, np.concatenate(second), flags, tpr=0.9, replicates=50, seed=1)
 
-    def measured(rows: np.ndarray) -> np.ndarray:
+    def measured(rows):
         inside, outside = rows[rows < 80], rows[rows >= 80] - 80
         return np.subtract(
             *(

@@ -1,12 +1,10 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from facerts.metrics.pooling import pool, ranked_weights
 
 
-def unit(rows: int, seed: int) -> np.ndarray:
+def unit(rows, seed):
     vectors = np.random.default_rng(seed).normal(size=(rows, 5)).astype(np.float32)
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import kendalltau
@@ -36,7 +34,7 @@ AREAS = {
 }
 
 
-def estimates(areas: dict[str, dict[str, float]]) -> dict[str, dict[str, Estimate]]:
+def estimates(areas):
     return {name: {q: Estimate(a, np.empty(0)) for q, a in by.items()} for name, by in areas.items()}
 
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -28,7 +26,7 @@ def test_the_wilson_interval_matches_scipy(hits, extra):
     assert (low[0], high[0]) == pytest.approx(wilson_of(hits, trials), abs=1e-12)
 
 
-def wilson_of(hits: int, trials: int) -> tuple[float, float]:
+def wilson_of(hits, trials):
     interval = binomtest(hits, trials).proportion_ci(method="wilson")
     return interval.low, interval.high
 

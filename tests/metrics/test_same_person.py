@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -8,7 +6,7 @@ from sklearn.preprocessing import StandardScaler
 from facerts.metrics.same_person import RIDGE, SamePerson, fit_same_person, quality_level
 
 
-def pairs(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def pairs(seed):
     """Cosines, quality levels and whether the person is the same; poor faces of a person are less alike."""
     random = np.random.default_rng(seed)
     first, second = quality_level(random.uniform(0, 100, (2, 20_000)))

@@ -1,10 +1,7 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from facerts.metrics.compared_pairs import compare_listed
@@ -17,11 +14,9 @@ from facerts.metrics.verification import (
     ten_fold_accuracy,
 )
 
-Case = tuple[NDArray[np.float64], NDArray[np.bool_]]
-
 
 @st.composite
-def cases(draw: st.DrawFn) -> Case:
+def cases(draw):
     """Scores with many ties, both classes present."""
     size = draw(st.integers(2, 40))
     scores = draw(st.lists(st.sampled_from([-0.5, 0.0, 0.1, 0.2, 0.7, 1.0]), min_size=size, max_size=size))

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from facerts.embedding import search
 from facerts.errors import MissingExtraError
+from facerts.people import neighbors
 from facerts.people.neighbors import nearest, similar_pairs
 
 
@@ -31,7 +31,7 @@ def test_of_many_similar_faces_the_nearest_are_paired():
 def test_without_faiss_the_pairs_are_the_same(monkeypatch):
     embedding = unit(300)
     expected = similar_pairs(embedding, 0.3)
-    monkeypatch.setattr(search, "import_module", _not_installed)
+    monkeypatch.setattr(neighbors, "import_module", _not_installed)
     for mine, theirs in zip(similar_pairs(embedding, 0.3), expected, strict=True):
         np.testing.assert_array_equal(mine, theirs)
     with pytest.raises(MissingExtraError, match="faiss"):

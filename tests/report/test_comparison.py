@@ -1,11 +1,7 @@
 """The files that a comparison writes: tables in Markdown, figures, and the page."""
 
-from __future__ import annotations
-
 import json
 import re
-from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -15,21 +11,15 @@ from matplotlib.axes import Axes
 
 from facerts.errors import DataError
 from facerts.evaluation.benchmark_runs import run_pairs
-from facerts.evaluation.comparison import Comparison, compare_methods
+from facerts.evaluation.comparison import compare_methods
 from facerts.evaluation.corruption_benchmark import run_corruptions
 from facerts.evaluation.evaluation_options import EvaluationOptions
-from facerts.evaluation.labeled import load_labeled
-from facerts.evaluation.measure import Evaluation, Measure, PairedTest, Plot, Series
-from facerts.evaluation.method_runs import MethodRuns, methods_of
+from facerts.evaluation.measure import Plot, Series
+from facerts.evaluation.method_runs import MethodRuns, load_labeled, methods_of
 from facerts.evaluation.ood import run_ood
-from facerts.evaluation.result import SCHEMA, ModelIdentity, Result
-from facerts.evaluation.result_folder import Arrays
 from facerts.report.comparison_report import subjects_of, write_comparison_report
 from facerts.report.figures import Drawn, draw
-from facerts.report.measure_tables import cell, measure_tables
-from facerts.report.sections import verdicts
-from facerts.report.subject import Subject
-from facerts.report.table import plain
+from facerts.report.table import cell, measure_tables, plain
 from tests.evaluation.conftest import Seeded
 
 pytestmark = pytest.mark.slow
@@ -38,7 +28,7 @@ LOG = [{"kind": "train", "step": s, "epoch": s / 4, "v_p5": 1.0, "v_p50": 1.5 + 
 
 
 @pytest.fixture(scope="module")
-def methods(named, non_faces, tmp_path_factory) -> list[MethodRuns]:
+def methods(named, non_faces, tmp_path_factory):
     """Two seeds of "A=1" with training logs, and "B", much worse."""
     people = named.parent
     home = tmp_path_factory.mktemp("compared")
@@ -55,29 +45,29 @@ def methods(named, non_faces, tmp_path_factory) -> list[MethodRuns]:
 
 
 @pytest.fixture(scope="module")
-def compared(methods) -> tuple[Comparison, Arrays]:
+def compared(methods):
     return compare_methods(methods)
 
 
 @pytest.fixture(scope="module")
-def comparison(compared) -> Comparison:
+def comparison(compared):
     return compared[0]
 
 
 @pytest.fixture(scope="module")
-def written(methods, compared, tmp_path_factory) -> Path:
+def written(methods, compared, tmp_path_factory):
     folder = tmp_path_factory.mktemp("written")
     write_comparison_report(methods, subjects_of(methods), *compared, folder, title="A & B")
     return folder
 
 
-def texts(path: Path) -> str:
+def texts(path):
     """All text of a figure by itself, whose ink is that of white paper."""
     assert "currentColor" not in path.read_text(encoding="utf-8")
     return " ".join(text for text in ElementTree.parse(path).getroot().itertext() if text.strip())
 
 
-def markdown_row(text: str, heading: str, first: str) -> list[str]:
+def markdown_row(text, heading, first):
     """Cells of a row of the table under a heading."""
     part = re.split(f"#+ {re.escape(heading)}\n", text)[1].split("\n#")[0]
     (line,) = [line for line in part.splitlines() if line.startswith(f"| {first} |")]
@@ -172,7 +162,7 @@ def test_logs_are_the_folders_own_or_given_by_label(methods, tmp_path):
 
 
 def test_a_point_has_bars_to_both_ends_of_both_numbers(monkeypatch):
-    drawn: list[tuple[Any, ...]] = []
+    drawn = []
     monkeypatch.setattr(Axes, "errorbar", lambda self, *given, **look: drawn.append(given))
     ends = {"low": "y_low", "high": "y_high", "x_low": "x_low", "x_high": "x_high"}
     point = Series(label="one", x=["x"], y="y", mark="name", **ends)
@@ -191,36 +181,3 @@ def test_names_of_two_points_at_one_place_do_not_lie_on_each_other():
     places = {label: (float(x), float(y)) for x, y, label in found}
     assert set(places) == {"first", "second"}
     assert abs(places["first"][1] - places["second"][1]) > 8
-
-
-def test_what_single_intervals_allow_to_say_of_several_models():
-    def between(*models: tuple[str, float, float, str]) -> list[str]:
-        subjects = []
-        for label, low, high, data in models:
-            accuracy = Measure(
-                name="accuracy",
-                value=(low + high) / 2,
-                ci95=(low, high),
-                headline=True,
-                test=PairedTest(statistic="accuracy"),
-            )
-            section = Evaluation(title="Verification", data_sha256={"lfw": data}, measures=[accuracy])
-            model = ModelIdentity(name=label, sha256=label, method="rts")
-            result = Result(
-                schema_=SCHEMA,
-                command=[],
-                versions={},
-                model=model,
-                created="",
-                sections={"v": {"lfw": section}},
-            )
-            subjects.append(Subject(label, result, {}, []))
-        return [sentence for one in verdicts(subjects) for _, said in one.findings for sentence in said]
-
-    a, b, near = ("a", 0.88, 0.92, "d"), ("b", 0.97, 0.99, "d"), ("c", 0.95, 0.975, "d")
-    assert between(a, b) == ["b is better than a in accuracy: its interval lies above the other."]
-    (overlap,) = between(a, near, b)
-    assert overlap.startswith("These results alone show no clear difference between b and c: ")
-    (other,) = between(a, ("b", 0.97, 0.99, "e"))
-    assert other.startswith("The models were not measured on the same data")
-    assert between(a) == []

@@ -1,15 +1,13 @@
 """Names in pages, Markdown and figures are text: no markup, no formulas, no control characters."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ElementTree
 
 import pytest
 
 from facerts.errors import Error
 from facerts.evaluation.evaluation_options import check_names
-from facerts.evaluation.labeled import split_label
-from facerts.report.drawing import draw_labels, legend, new_figure, rate_axes, svg
+from facerts.evaluation.method_runs import split_label
+from facerts.report.figures import draw_labels, legend, new_figure, rate_axes, svg
 from facerts.report.markdown import write_markdown
 from facerts.report.page_elements import Figure, PagePart, PageSection
 from facerts.report.table import Cell, Table, to_markdown
@@ -37,11 +35,11 @@ def test_text_in_figures_is_what_it_says():
 
 
 def test_text_in_markdown_is_what_it_says(tmp_path):
-    table = Table([NAME, "number"], [[Cell(NAME), Cell("1", "[0, 2]")]], title=NAME, note=NAME)
+    table = Table([NAME, "number"], [[Cell(NAME), Cell("1", "[0, 2]")]], title=NAME)
     lines = to_markdown(table).splitlines()
     text = r"""\<b>&"'|$\\frac{$ [x\](javascript:1)\\x1b[31m\\u202e\\x9b\\u2028."""
     cell = text.replace("|", r"\|")
-    assert lines == [*(f"### {text}", "", f"| {cell} | number |", "| --- | ---: |", f"| {cell} | 1 [0, 2] |", "", text)]
+    assert lines == [*(f"### {text}", "", f"| {cell} | number |", "| --- | ---: |", f"| {cell} | 1 [0, 2] |")]
     part = PagePart(NAME, figures=[Figure("<svg></svg>", NAME, "figure")], text=NAME, notes=[NAME])
     write_markdown(tmp_path, NAME, NAME, [PageSection("id", "entry", NAME, [part])])
     written = (tmp_path / "tables.md").read_text(encoding="utf-8")

@@ -1,25 +1,19 @@
 """The page: whole, its numbers those of the result, nothing personal where that is asked for, narrow enough."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 from facerts.cli.app import build_app
 from facerts.datasets import open_source, pairs_from_identities
 from facerts.datasets.synthetic import write_synthetic_faces
-from facerts.embedding import FaceOutputs
 from facerts.errors import DataError
 from facerts.evaluation.baselines import JPEG_QUALITY
 from facerts.evaluation.benchmark_runs import run_identification, run_pairs
@@ -28,21 +22,18 @@ from facerts.evaluation.evaluation_options import EvaluationOptions
 from facerts.evaluation.ood import run_ood
 from facerts.evaluation.result_folder import load_result
 from facerts.evaluation.similarity import MLS
+from facerts.evaluation.wording import DIGITS, measured
 from facerts.images import encode_jpeg
 from facerts.images import read as read_crop
 from facerts.report import write_report
-from facerts.report.drawing import bins_of, legend, log_ticks, new_figure, rate_axes, svg
+from facerts.report.figures import bins_of, legend, log_ticks, new_figure, rate_axes, svg
 from facerts.report.glossary import TERMS, terms_of
-from facerts.report.measure_tables import cell
 from facerts.report.page import impersonal
 from facerts.report.page_elements import best_and_worst, worst_pairs
 from facerts.report.subject import Subject, load_subjects
-from facerts.report.table import plain, share
+from facerts.report.table import cell
 from tests.conftest import write_pairs
 from tests.evaluation.conftest import Plain
-
-if TYPE_CHECKING:
-    pass
 
 PEOPLE = ("Ada_Lovelace", "Grace Hopper", "Zoë", "Kurt_Gödel", "Emmy_Noether", "Alan_Turing")
 LABEL = "<b>bold</b> & co"
@@ -55,13 +46,13 @@ SECTIONS = [
 class ManyScores(Plain):
     """With the variances that mutual likelihood scores need."""
 
-    def __call__(self, crops: NDArray[np.uint8]) -> FaceOutputs:
+    def __call__(self, crops):
         outputs = super().__call__(crops)
         return replace(outputs, extras={"variance": np.full_like(outputs.embedding, 1e-3)})
 
 
 @pytest.fixture(scope="module")
-def people(tmp_path_factory) -> Path:
+def people(tmp_path_factory):
     folder = tmp_path_factory.mktemp("personal") / "people"
     write_synthetic_faces(folder, identities=len(PEOPLE), images=5, seed=11)
     for person, name in zip(sorted(folder.iterdir()), PEOPLE, strict=True):
@@ -70,7 +61,7 @@ def people(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def result(people, non_faces) -> Path:
+def result(people, non_faces):
     """Every section of a benchmark whose people have names, which also stand in warnings, options and commands."""
     pairs = pairs_from_identities(open_source(people), genuine=40, impostors=40, seed=2)
     listing = write_pairs(pairs, people.parent / "pairs.csv")
@@ -98,14 +89,14 @@ def result(people, non_faces) -> Path:
     return out
 
 
-def page_of(*results: Path, images: bool = True) -> str:
+def page_of(*results, images=True):
     out = results[0].parent / "page.html"
     write_report(results, out, title="A & B", images=images)
     return out.read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
-def report(result) -> str:
+def report(result):
     return page_of(result)
 
 
@@ -114,19 +105,19 @@ class _Checker(HTMLParser):
 
     VOID = frozenset({"meta", "br", "link", "img", "path", "use"})
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
-        self.open: list[str] = []
-        self.loads: list[str] = []
+        self.open = []
+        self.loads = []
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         if tag not in self.VOID:
             self.open.append(tag)
         self.loads += [
             str(value) for name, value in attrs if name in {"src", "href"} and not str(value).startswith("#")
         ]
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         if tag not in self.VOID:
             assert self.open.pop() == tag
 
@@ -187,6 +178,12 @@ def test_images_are_the_worst_pairs_and_the_best_and_worst_in_order(result, peop
     quality = np.sort(subject.arrays["verification/pairs/quality"])
     for heading, values in (("lowest quality", quality[:12]), ("highest quality", quality[::-1][:12])):
         assert [face.lines for face in faces[heading]] == [[f"{value:.3g}"] for value in values]
+    # Users know the percentiles of a calibrated model, not the scale of its quality.
+    prefix = "verification/pairs/"
+    known = replace(subject, arrays={**subject.arrays, prefix + "percentile": 7.0 + np.arange(len(quality))})
+    row = int(subject.arrays[prefix + "quality"].argmin())
+    assert best_and_worst(known, prefix, "quality")["lowest quality"][0].lines == [f"percentile {7 + row}"]
+    assert all("percentile" in pair.lines[1] for pair in worst_pairs(known, prefix)["Genuine pairs least alike"])
     # Whom or what they show, the page does not know.
     assert f"This page contains {report.count('<img')} images of the data" in report
     assert "images of people" not in report
@@ -223,7 +220,6 @@ def test_files_in_notes_are_hidden_however_long_the_words_are(result):
     section = read.of_kind("verification")["pairs"]
     section.notes = [word, f"{word}/1 of a/b, x.png; 1.5 and end.", "a . b"]
     (subject,) = impersonal([Subject("model", read, {}, [])])
-    assert subject.result is not None
     assert subject.result.of_kind("verification")["pairs"].notes == [word, "… of … … … and end.", "a . b"]
 
 
@@ -237,7 +233,7 @@ def test_models_and_runs_of_one_name_are_numbered_without_their_folders(tmp_path
     assert not re.search("result/|Ada|Grace", page)
 
 
-def write_log(run: Path, lines: int) -> None:
+def write_log(run, lines):
     """The log of a short training, logged so many times."""
     run.mkdir(parents=True, exist_ok=True)
     logged = [
@@ -252,27 +248,37 @@ def write_log(run: Path, lines: int) -> None:
                 "v_p50": 1.25,
                 "v_p95": 2,
             },
-            {"kind": "validation", "epoch": epoch, "name": "lfw", "accuracy": 0.75},
+            {
+                "kind": "validation",
+                "epoch": epoch,
+                "name": "lfw",
+                "accuracy": 0.75,
+                "tar_at_far_0.1": 0.9,
+                "tar_at_far_0.001": 0.8,
+                "tar_at_far_1e-05": 0.5,
+            },
         )
     ]
     (run / "log.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in logged))
 
 
-def test_what_was_logged_once_is_said_in_words(tmp_path):
+def test_a_training_begins_with_what_its_last_validation_reached(tmp_path):
     write_log(tmp_path / "run", 1)
     page = page_of(tmp_path / "run")
+    # A point is no curve.
     assert "<svg" not in page
-    assert "Logged only once" in page
-    for name, value in (
-        ("run: cross-entropy", "12.3 at epoch 1"),
-        ("run, lfw: verification accuracy", "75.00% at epoch 1"),
-        ("run: uncertainty v of the training faces", "median 1.25, 5 to 95%: 0.5 to 2"),
-    ):
-        assert f"<dt>{name}</dt><dd>{value}</dd>" in page
+    reached = "it reaches verification accuracy 75.00% and FNMR 20.00% at FMR 0.1% on lfw, its validation."
+    assert f"<dt>training</dt><dd>After 1 epoch {reached}</dd>" in page
     write_log(tmp_path / "run", 2)
+    quality = {"kind": "validation", "epoch": 2.5, "name": "people", "area": 0.61234}
+    start = {"kind": "verdict", "epoch": 2.5, "text": "better than facerts-small: by 0.0100"}
+    with (tmp_path / "run" / "log.jsonl").open("a") as file:
+        file.writelines(json.dumps(line) + "\n" for line in (quality, start))
     page = page_of(tmp_path / "run")
     assert page.count("<svg") == 3
-    assert "Logged only once" not in page
+    area = "After 2.5 epochs it reaches area 0.612 below error versus reject (1 at random, lower is better) on people"
+    for said in (f"After 2 epochs {reached}", area, "It is better than facerts-small: by 0.0100."):
+        assert said in page
 
 
 def test_a_training_of_another_model_than_the_results_is_called_so(result, tmp_path):
@@ -284,7 +290,7 @@ def test_a_training_of_another_model_than_the_results_is_called_so(result, tmp_p
     (measured / "arrays.npz").write_bytes((result / "arrays.npz").read_bytes())
     content = json.loads((result / "result.json").read_text(encoding="utf-8"))
 
-    def training(recipe: str, *folders: Path) -> str:
+    def training(recipe, *folders):
         content["model"] = {"name": "theirs", "sha256": "0" * 64, "method": "rts", "recipe_sha256": recipe}
         (measured / "result.json").write_text(json.dumps(content), encoding="utf-8")
         return page_of(*folders).split('<section id="training">')[1].split("</section>")[0]
@@ -322,7 +328,7 @@ def test_a_benchmark_without_a_single_error_has_no_empty_det_curve(result, tmp_p
     [((0.2476, 0.9294), "78% [25, 93]"), ((0.75, 0.81), "78.0% [75.0, 81.0]"), (None, "78.00%")],
 )
 def test_tables_have_no_digits_that_an_interval_leaves_no_meaning(ends, shown):
-    assert plain(share(0.78, ends)) == shown
+    assert measured(0.78, ends, DIGITS) == shown
 
 
 @pytest.mark.parametrize(
@@ -358,7 +364,7 @@ def test_few_values_are_drawn_in_few_bins():
 def test_hostile_and_broken_folders_are_named(result, tmp_path):
     with pytest.raises(DataError, match=r"neither result\.json nor log\.jsonl"):
         write_report([tmp_path], tmp_path / "page.html")
-    (tmp_path / "log.jsonl").write_text('{"kind": "train"}\n{broken\n')
+    (tmp_path / "log.jsonl").write_text('{"kind": "train", "epoch": 1}\n{broken\n')
     with pytest.raises(DataError, match=r"log\.jsonl, line 2"):
         write_report([tmp_path], tmp_path / "page.html")
     (tmp_path / "result.json").write_text((result / "result.json").read_text())
@@ -389,8 +395,7 @@ def test_axes_of_rates_end_at_100_percent():
 
 def test_terms_are_found_in_what_readers_see():
     terms = terms_of("<style>.EER {}</style><p title='FPIR'>At 1&nbsp;% FMR</p>")
-    assert [term.name for term in terms] == ["FMR"]
-    assert len({term.name for term in TERMS}) == len(TERMS)
+    assert terms == {"FMR": TERMS["FMR"]}
 
 
 def test_nothing_is_wider_than_a_phone(page, result, tmp_path):

@@ -1,12 +1,9 @@
 """The page of people: complete, escaped, without a network or a script, and of a size that a browser bears."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from dataclasses import replace
 from html.parser import HTMLParser
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,26 +21,26 @@ NAME = "<script>alert(1)</script>\" onload='x' & Söhne"
 class Page(HTMLParser):
     """What a browser would see."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text):
         super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.tags = []
         self.text = ""
         self.feed(text)
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data):
         self.text += data
 
-    def all(self, tag: str, attribute: str) -> list[str]:
+    def all(self, tag, attribute):
         return [
             attributes[attribute] or "" for name, attributes in self.tags if name == tag and attribute in attributes
         ]
 
 
 @pytest.fixture
-def folder(tmp_path) -> Path:
+def folder(tmp_path):
     """People of every kind, in a folder whose name a shell would split."""
     photos, out = tmp_path / "photos", tmp_path / "my people; $(rm x)"
     write_people(photos, range(6), range(3))
@@ -59,7 +56,7 @@ def folder(tmp_path) -> Path:
     return out
 
 
-def read(folder: Path) -> Page:
+def read(folder):
     return Page(write_people_page(read_people(folder)).read_text(encoding="utf-8"))
 
 

@@ -112,6 +112,8 @@ def test_my_faces_adapts_the_model_that_ships_says_whether_it_is_better_and_has_
     assert "  length     no steps" in text
     verdict = next(line for line in text.splitlines() if "than facerts-small: " in line)
     assert "on 6 held-out people (24 images)" in verdict
+    logged = json.loads(Path("runs/my_faces/log.jsonl").read_text().splitlines()[-1])
+    assert (logged["kind"], logged["text"]) == ("verdict", verdict.strip())
     # Nothing is left to train.
     assert run("train", "my_faces", "data.train=people", "--resume") == 0
     assert "this run is finished" in capsys.readouterr().err
