@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +34,8 @@ MAX_SHOWN = 20
 BLOCK_SIZE = 4096
 
 
-class NearestMatches:
-    """The most similar benchmark image of each identity so far.
+class NearestMatches(NamedTuple):
+    """The most similar benchmark image of each identity.
 
     Attributes:
         cosine: ``(C,)`` its cosine similarity.
@@ -42,25 +43,9 @@ class NearestMatches:
         image: ``(C,)`` the index of the image of the identity that it is similar to; −1 for the mean.
     """
 
-    def __init__(self, people: int) -> None:
-        self.cosine = np.full(people, -np.inf, dtype=np.float32)
-        self.row = np.full(people, -1, dtype=np.int64)
-        self.image = np.full(people, -1, dtype=np.int64)
-
-    def add(
-        self,
-        labels: NDArray[np.int64],
-        cosine: NDArray[np.float32],
-        row: NDArray[np.int64],
-        image: NDArray[np.int64],
-    ) -> None:
-        """Add matches of some labels; a label may occur several times."""
-        order = np.argsort(cosine, kind="stable")
-        order = order[cosine[order] > self.cosine[labels[order]]]
-        # Of several rows with one label the last one, which is the most similar, wins.
-        self.cosine[labels[order]] = cosine[order]
-        self.row[labels[order]] = row[order]
-        self.image[labels[order]] = image[order]
+    cosine: NDArray[np.float32]
+    row: NDArray[np.int64]
+    image: NDArray[np.int64]
 
 
 def exclude_overlap(
@@ -123,17 +108,24 @@ def _compare(
     assert labels is not None
     indices = np.flatnonzero(benchmark.readable)
     gallery = np.asarray(benchmark.embedding[indices])
-    matches = NearestMatches(people)
-    with_images = np.unique(labels[job.kept])
+    cosine, row, image = np.full(people, -np.inf, np.float32), np.full(people, -1), np.full(people, -1)
+
+    def add(of: NDArray[np.int64], vectors: NDArray[np.float32], images: NDArray[np.int64]) -> None:
+        found = search(gallery, vectors, 1)
+        scores = found.scores[:, 0]
+        order = np.argsort(scores, kind="stable")
+        order = order[scores[order] > cosine[of[order]]]
+        # Of several rows with one label the last one, which is the most similar, wins.
+        at = of[order]
+        cosine[at], row[at], image[at] = scores[order], indices[found.templates[order, 0]], images[order]
+
     means = identity_means(embeddings.embedding, labels, job.kept, people)
-    for block in _blocks(with_images, "comparing identities with the benchmark", "identities"):
-        best = search(gallery, means[block], 1)
-        matches.add(block, best.scores[:, 0], indices[best.templates[:, 0]], np.full(len(block), -1))
+    for block in _blocks(np.unique(labels[job.kept]), "comparing identities with the benchmark", "identities"):
+        add(block, means[block], np.full(len(block), -1))
     if single_images:
         for rows in _blocks(np.flatnonzero(job.kept), "comparing images with the benchmark", "images"):
-            best = search(gallery, np.asarray(embeddings.embedding[rows]), 1)
-            matches.add(labels[rows], best.scores[:, 0], indices[best.templates[:, 0]], rows)
-    return matches
+            add(labels[rows], np.asarray(embeddings.embedding[rows]), rows)
+    return NearestMatches(cosine, row, image)
 
 
 def _blocks(rows: NDArray[np.int64], text: str, unit: str) -> Iterator[NDArray[np.int64]]:

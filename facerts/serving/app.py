@@ -112,7 +112,6 @@ def _add_pages(app: FastAPI) -> None:
 
 
 def _add_health(app: FastAPI, service: Service) -> None:
-    @app.get("/health", include_in_schema=False)
     @app.get("/healthz", tags=["health"], responses=_error_schemas())
     async def healthz() -> Health:
         """Whether the process is alive."""

@@ -19,7 +19,7 @@ LOG = logging.getLogger("facerts.serving")
 SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 CROPS = (1, 2, 4, 8, 16, 32, 64, 128)
 # Monitoring systems ask for these every few seconds.
-NOT_LOGGED = frozenset({"/health", "/healthz", "/readyz", "/metrics"})
+NOT_LOGGED = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 class Metrics:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -33,8 +31,6 @@ from tests.curation.conftest import embeddings_of
 from tests.detectors import Finds, face_at
 
 THRESHOLDS = DedupThresholds(threshold=0.999, identity_threshold=0.97)
-
-Dedup = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture

@@ -20,8 +20,6 @@ from tests.hostile.videos import gif
 
 # ----------------------------------------------------------------------------------------------------------- JPEG
 
-Component = tuple[int, int, int]  # number, horizontal and vertical sampling factor
-
 COLOR = ((1, 1, 1), (2, 1, 1), (3, 1, 1))
 CMYK = (*COLOR, (4, 1, 1))
 BASELINE, EXTENDED, PROGRESSIVE, LOSSLESS, ARITHMETIC = 0xC0, 0xC1, 0xC2, 0xC3, 0xC9

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import facerts
 from facerts.datasets.synthetic import draw_face
@@ -22,7 +21,6 @@ from facerts.scoring.annotate import ACCEPTED, UNDECIDED
 from tests.detectors import write_scrfd
 from tests.foreign import slow_embedding, write_description, write_embedder
 
-ImageArray = NDArray[np.uint8]
 SIDE = 112
 # Blue, where the small detector finds faces of 32 pixels and more.
 LIT = np.pad(np.full((64, 64, 1), 255, np.uint8), ((48, 48), (48, 48), (0, 2)))

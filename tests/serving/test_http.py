@@ -34,8 +34,8 @@ def test_a_token_opens_what_it_guards_and_nothing_else_does(scorer):
                 assert response.headers["www-authenticate"] == "Bearer"
         # A body that is refused is not read into memory.
         assert client.post("/v1/score", content=bytes(100_000)).status_code == 401
-        assert client.get("/health").json() == client.get("/healthz").json() == {"status": "ok"}
-        for path in ("/", "/docs", "/openapi.json", "/health", "/healthz", "/readyz"):
+        assert client.get("/healthz").json() == {"status": "ok"}
+        for path in ("/", "/docs", "/openapi.json", "/healthz", "/readyz"):
             assert client.get(path).status_code == 200
         schema = client.get("/openapi.json").json()
         assert schema["paths"]["/v1/score"]["post"]["security"] == [{"HTTPBearer": []}]
