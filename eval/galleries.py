@@ -3,8 +3,8 @@
 python eval/galleries.py --people held-out.tar --strangers train-000000.tar --pets pets/ --cache cache --seeds 5
 
 The people are split by name into two halves. Settings were chosen on the first, with the pets for development (numbers
-that end in 0 or 1); the second, with the other pets, confirms them. Each half in turn is enrolled, with four images of
-a person and one as a probe, and all images of the other half are searches for people who are not enrolled. A fifth of
+that end in 0 or 1); the second, with the other pets, confirms them: it is enrolled, with four images of a person and
+one as a probe, and all images of the first half are searches for people who are not enrolled. A fifth of
 the enrollments is spoiled: as many degraded (six corruptions, severity 0.9 to 1) as replaced by strangers' images, by
 pets, or moved to a second name of the same person. A degraded image became poor if its quality is below the threshold
 that keeps 95% of the faces, or its similarity to the image before below the match threshold at FMR 0.001; the others
@@ -16,7 +16,7 @@ another one takes seconds.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,16 +44,10 @@ SPOILED = 0.2
 FPIR = 0.01
 STRANGERS = 800
 SECOND_NAME = " again"
-HALVES = ("chosen on", "confirmed on")
 SPOILS = ("degraded", "another person", "pet", "second name")
 STATES = ("clean", "spoiled", "checked", "checked, last faces too", "corrected by hand")
-# Limits to choose from: of quality, with a reason, and for other people. The first are those without reasons.
-LIMITS = (
-    Limits(1, 0, 0.04),
-    *(Limits(0.5, reason, 0.08) for reason in (5, 10, 20, 30, 100)),
-    *(Limits(percentile, 10, 0.08) for percentile in (0, 1)),
-    *(Limits(0.5, 10, missed) for missed in (0.04, 0.06, 0.1)),
-)
+# Limits of quality, with a reason, and for other people.
+LIMITS = [Limits(*each) for each in ((0.5, 10, 0.08), (0.5, 100, 0.08), (1, 10, 0.08), (0.5, 10, 0.04), (0.5, 10, 0.1))]
 # Severe kinds that are none of the six corruptions.
 FURTHER = {
     name: degradation
@@ -68,8 +62,6 @@ WEIGHTS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
     "percentile / 30, at most 1": lambda p: np.clip(p / 30, 0.01, 1),
     "percentile / 50, at most 1": lambda p: np.clip(p / 50, 0.01, 1),
     "percentile": lambda p: np.clip(p / 100, 0.01, 1),
-    "exp(percentile / 100)": lambda p: np.exp(p / 100),
-    "exp(3 percentile / 100)": lambda p: np.exp(3 * p / 100),
 }
 
 
@@ -96,14 +88,10 @@ def main() -> None:
     source, labels = open_people(options.people)
     pools = embeddings(scorer, source, options)
     half = len(source.identities) // 2
-    results = []
-    for number in range(2):
-        rates = Rates(half)
-        others = Rates(len(source.identities) - half)
-        for seed in range(options.seeds):
-            measure(scorer, pools, labels, number, half, seed, rates, others)
-        results.append((rates, others))
-    print_tables(results)
+    rates, others = Rates(len(source.identities) - half), Rates(half)
+    for seed in range(options.seeds):
+        measure(scorer, pools, labels, half, seed, rates, others)
+    print_tables(rates, others)
 
 
 def arguments() -> argparse.Namespace:
@@ -130,8 +118,8 @@ def embeddings(scorer: Scorer, source: Source, options: argparse.Namespace) -> d
         parts[f"degraded {seed}"] = (len(source), lambda index, seed=seed: degraded(source, index, seed))
         parts[f"further {seed}"] = (len(source), lambda index, seed=seed: further(source, index, seed))
     cached = {name: embed(scorer, *part, name, options.cache) for name, part in parts.items()}
-    development = np.array([Path(pets.key(index)).stem[-1] in "01" for index in range(len(pets))])
-    cached["pets 0"], cached["pets 1"] = (cached["pets"].take(development == flag) for flag in (True, False))
+    cached["pets"] = cached["pets"].take([Path(pets.key(index)).stem[-1] not in "01" for index in range(len(pets))])
+    cached["strangers"] = cached["strangers"].take(np.arange(len(first) // 2, len(first) // 2 * 2))
     return cached
 
 
@@ -186,16 +174,14 @@ def measure(
     scorer: Scorer,
     pools: dict[str, Enrollments],
     labels: NDArray[np.int64],
-    number: int,
     half: int,
     seed: int,
     rates: Rates,
     others: Rates,
 ) -> None:
-    """Enroll one half, spoil it, check it, and search for both halves; counts go to the rates."""
-    random = np.random.default_rng((seed, number))
-    inside = (labels < half) if number == 0 else (labels >= half)
-    person = labels - number * half
+    """Enroll the second half, spoil it, check it, and search for both halves; counts go to the rates."""
+    random = np.random.default_rng((seed, 1))
+    inside, person = labels >= half, labels - half
     order = random.permutation(np.flatnonzero(inside))
     order = order[np.argsort(labels[order], kind="stable")]
     rank = np.arange(len(order)) - np.searchsorted(labels[order], labels[order])
@@ -204,13 +190,12 @@ def measure(
     names = np.array([f"{value:04d}" for value in person])
     clean = replace(pools["clean"].take(enrolled), person=names[enrolled])
     owner = person[enrolled]
-    count_reasons(clean, owner, rates)
     before = random.bit_generator.state
     for pool_name, kinds in (("further", FURTHER), ("degraded", DEGRADATIONS)):
         random.bit_generator.state = before
         changed = pools[f"{pool_name} {seed}"].take(enrolled)
         poor = is_poor(scorer, changed, clean)
-        spoiled, spoils = spoil(clean, changed, pools, number, random)
+        spoiled, spoils = spoil(clean, changed, pools, random)
         findings = check_images(spoiled)
         flagged_people = {found.person for found in findings if found.reason is Reason.SAME_PERSON}
         paths = {found.path for found in findings if found.path}
@@ -243,7 +228,7 @@ def measure(
     either = {name.removesuffix(SECOND_NAME) for name in flagged_people}
     people = np.array(sorted(int(name) for name in doubled))
     rates.add("second name", people, np.array([f"{value:04d}" in either for value in people]))
-    rest = np.array([value for value in range(half) if f"{value:04d}" not in doubled])
+    rest = np.array([value for value in range(rates.people) if f"{value:04d}" not in doubled])
     rates.add("false alarms, people", rest, np.array([f"{value:04d}" in flagged_people for value in rest]))
     checked, all_checked = Gallery(spoiled), Gallery(spoiled)
     checked.remove(findings=findings)
@@ -263,18 +248,16 @@ def measure(
         stranger = (pools["clean"].embedding[unmated] @ gallery.templates.T).max(axis=1)
         at = fnir_at_fpir(score, np.where(right, 1, 2), stranger, FPIR).threshold
         rates.add(f"FNIR, {name}", person[probes], ~right | (score < at))
-        for fpir in (0.1, 0.03, FPIR):
-            own = gallery.threshold(fpir).cosine
-            others.add(f"FPIR {fpir:g}, {name}", labels[unmated] % half, stranger >= own)
+        own = gallery.threshold(FPIR).cosine
+        others.add(f"FPIR {FPIR:g}, {name}", labels[unmated], stranger >= own)
         rates.add(f"FNIR at its own threshold, {name}", person[probes], ~right | (score < own))
     for size in (15, 50):
         for _ in range(10):
-            some = random.permutation(half)[:size]
+            some = random.permutation(rates.people)[:size]
             small = clean.take(np.isin(owner, some))
             stranger = (pools["clean"].embedding[unmated] @ small.templates.T).max(axis=1)
-            for fpir in (0.1, 0.03, FPIR):
-                hits = stranger >= small.threshold(fpir).cosine
-                others.add(f"FPIR {fpir:g}, {size} people", labels[unmated] % half, hits)
+            hits = stranger >= small.threshold(FPIR).cosine
+            others.add(f"FPIR {FPIR:g}, {size} people", labels[unmated], hits)
     for name, weight in WEIGHTS.items():
         for state, images in (("clean", clean), ("spoiled", spoiled)):
             people, rows = np.unique(images.person, return_inverse=True)
@@ -285,30 +268,20 @@ def measure(
             rates.add(f"{name}, {state}", person[probes], ~right | (score < at))
 
 
-def count_reasons(clean: Enrollments, owner: NDArray[np.int64], rates: Rates) -> None:
-    """Shares of clean images with reasons."""
-    has_reason, low = clean.reasons != "", clean.percentile < 30
-    rates.add("a reason", owner, has_reason)
-    rates.add("a reason, of those below percentile 30", owner[low], has_reason[low])
-    rates.add("`not_a_face`", owner, np.char.find(clean.reasons, NOT_A_FACE) >= 0)
-
-
 def spoil(
     clean: Enrollments,
     changed: Enrollments,
     pools: dict[str, Enrollments],
-    number: int,
     random: np.random.Generator,
 ) -> tuple[Enrollments, NDArray[np.str_]]:
     """Spoiled enrollments, and the kind of each; ``changed`` are the degraded images of the clean ones."""
     kinds = np.full(len(clean), "good", dtype="<U20")
     share = int(SPOILED * len(clean)) // len(SPOILS)
     order = random.permutation(len(clean))
-    strangers, pets = pools["strangers"], pools[f"pets {number}"]
-    middle = len(strangers) // 2
+    strangers, pets = pools["strangers"], pools["pets"]
     replacements = (
         changed.take(order[:share]),
-        strangers.take(number * middle + random.permutation(middle)[:share]),
+        strangers.take(random.permutation(len(strangers))[:share]),
         pets.take(random.permutation(len(pets))[:share]),
     )
     names = ("person", "path", "embedding", "quality", "percentile", "reasons")
@@ -341,39 +314,25 @@ def best_match(
     return scores.max(axis=1), found == names
 
 
-def print_tables(results: list[tuple[Rates, Rates]]) -> None:
-    def table(title: str, names: list[str], which: int) -> None:
-        rows = [[name, *(cell(result[which], name) for result in results)] for name in names]
-        print(markdown_table([title, *HALVES], rows), end="\n\n")
+def print_tables(rates: Rates, others: Rates) -> None:
+    def table(title: str, names: Iterable[str], of: Rates = rates) -> None:
+        print(markdown_table([title, ""], [[name, cell(of, name)] for name in names]), end="\n\n")
 
-    table("found, %", ["degraded, became poor", "degraded", *SPOILS[1:], "further, became poor", "further"], 0)
+    table("found, %", ["degraded, became poor", "degraded", *SPOILS[1:], "further, became poor", "further"])
     for name, kinds in (("degraded", DEGRADATIONS), ("further", FURTHER)):
-        table(f"found of {name} that became poor, %", [f"{name}, became poor: {kind}" for kind in kinds], 0)
-    alarms = [f"false alarms{end}" for end in ("", ", people", ", clean gallery")]
-    table("flagged though correct, %", alarms, 0)
+        table(f"found of {name} that became poor, %", [f"{name}, became poor: {kind}" for kind in kinds])
+    table("flagged though correct, %", [f"false alarms{end}" for end in ("", ", people", ", clean gallery")])
     kinds = ("degraded, became poor", *SPOILS[1:3], "false alarms")
-    for number, half in enumerate(HALVES):
-        rows = [
-            [by, *(shown(results[number][0].resampled(f"{by}: {kind}")) for kind in kinds)]
-            for by in ("build and check", *map(shown_limits, LIMITS))
-        ]
-        print(markdown_table([f"flagged, {half}, %", *kinds], rows), end="\n\n")
-    table("clean faces, %", ["a reason", "a reason, of those below percentile 30", "`not_a_face`"], 0)
-    table("FNIR at a measured FPIR of 0.01, %", [f"FNIR, {name}" for name in STATES], 0)
-    own = [f"FNIR at its own threshold, {name}" for name in STATES]
-    table("FNIR at the threshold for FPIR 0.01, %", own, 0)
-    rows = []
-    for name in ("FNIR", "FNIR at its own threshold"):
-        for state in STATES[2:]:
-            cells = []
-            for rates, _ in results:
-                clean, spoiled, after = (rates.resampled(f"{name}, {each}") for each in ("clean", "spoiled", state))
-                cells.append(shown((spoiled - after) / np.maximum(spoiled - clean, 1e-9)))
-            rows.append([f"{name}, {state}", *cells])
-    print(markdown_table(["loss restored, %", *HALVES], rows), end="\n\n")
+    rows = [
+        [by, *(shown(rates.resampled(f"{by}: {kind}")) for kind in kinds)]
+        for by in ("build and check", *map(shown_limits, LIMITS))
+    ]
+    print(markdown_table(["flagged, %", *kinds], rows), end="\n\n")
+    table("FNIR at a measured FPIR of 0.01, %", [f"FNIR, {name}" for name in STATES])
+    table("FNIR at the threshold for FPIR 0.01, %", [f"FNIR at its own threshold, {name}" for name in STATES])
     sizes = ("15 people", "50 people", "clean", "spoiled", "checked")
-    table("measured FPIR, %", [f"FPIR {fpir:g}, {size}" for size in sizes for fpir in (0.1, 0.03, FPIR)], 1)
-    table("FNIR by weighting, %", [f"{name}, {state}" for state in ("clean", "spoiled") for name in WEIGHTS], 0)
+    table("measured FPIR, %", [f"FPIR {FPIR:g}, {size}" for size in sizes], others)
+    table("FNIR by weighting, %", [f"{name}, {state}" for state in ("clean", "spoiled") for name in WEIGHTS])
 
 
 def cell(rates: Rates, name: str) -> str:
