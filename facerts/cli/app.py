@@ -112,7 +112,7 @@ def shared(
     ] = False,
     version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True)] = False,
 ) -> None:
-    """Score, compare and search faces, knowing how far to trust each one; train and evaluate such models.
+    """Score, compare and search faces, with a quality for each; train and evaluate face recognition models.
 
     Args:
         version: Print the version and exit.

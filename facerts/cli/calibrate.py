@@ -39,7 +39,8 @@ def calibrate(
     Example: facerts calibrate --model m.onnx --data faces/
 
     Args:
-        data: Your own faces: a folder by identity or a flat folder, a record directory or tar shards; may be repeated.
+        data: Your own faces: a folder by identity or a flat folder, a RecordIO directory or tar shards; may be
+            repeated.
         pairs: Verification benchmark to choose match thresholds on, instead of all pairs of the faces. The paths in a
             list of pairs are relative to --data, if that is one folder, or else to the list's own.
         out: Path of the .onnx file to write; by default the model itself.

@@ -27,13 +27,13 @@ data = Commands(no_args_is_help=True, help="Inspect data sets and convert betwee
 Sources = Annotated[
     list[str],
     typer.Argument(
-        help="Folders, record directories, .tar shards, .bin sets or list files; patterns with * are expanded.",
+        help="Folders, RecordIO directories, .tar shards, .bin sets or list files; patterns with * are expanded.",
         metavar="SRC...",
     ),
 ]
 Out = Annotated[
     Path,
-    typer.Option(help="Path to write to: a new folder for a record directory or tar shards, or a .tar file."),
+    typer.Option(help="Path to write to: a new folder for a RecordIO directory or tar shards, or a .tar file."),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the random choice.")]
 
@@ -108,7 +108,7 @@ def pack(
     writing: WriteOptions,
     json: Json = False,
 ) -> None:
-    """Write the images of one or more sources, unchanged, as a record directory, a tar file or tar shards.
+    """Write the images of one or more sources, unchanged, as a RecordIO directory, a tar file or tar shards.
 
     Identities of the same name are merged. A pattern in quotes is one source.
 

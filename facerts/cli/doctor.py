@@ -30,7 +30,7 @@ def doctor(
 
     Args:
         bench: Instead, measure every provider of ONNX Runtime on this machine; auto, the default of the setting
-            provider, goes by what was found. With the detector none, no photos are timed.
+            provider, then uses the fastest. With the detector none, no photos are timed.
     """
     if bench:
         detector = settings.detector or "auto"

@@ -187,13 +187,12 @@ def corruptions(
     settings: CommandSettings,
     json: Json = False,
 ) -> None:
-    """Corruption benchmark: whether quality falls as far as a change of the image costs recognizers.
+    """Corruption benchmark: whether quality falls as much as a change of the image costs recognizers.
 
     Example: facerts evaluate corruptions --model facerts-quality --recognizer m.onnx --data faces/ --out results
 
     Args:
-        model: Name of a shipped model, path of an .onnx quality or embedder, an insightface model pack, or a training
-            run.
+        model: Name of a model, path of an .onnx quality or recognizer, an insightface model pack, or a training run.
         recognizer: Recognizer whose cosines say what each change costs, as for --model; may be repeated. By default the
             model itself, if it has an embedding.
         data: Aligned faces; may be repeated. If people are known, one image of each is changed and compared with

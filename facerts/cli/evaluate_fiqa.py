@@ -38,7 +38,7 @@ class LineupOptions:
         describe: Description of a --quality that has none in its file or beside it. Repeatable.
         recognizer_score: Training-free quality of the recognizers, by further forward passes: mirror, pruning, dropout,
             froq, or all of these. Repeatable.
-        calibrate_scores: Faces, apart from --data, by which froq chooses layers; all leaves out froq without them.
+        calibrate_scores: Faces other than --data by which froq chooses layers; without them, all leaves out froq.
     """
 
     model: Annotated[list[str] | None, typer.Option(metavar="[LABEL=]MODEL")] = None
@@ -89,7 +89,7 @@ def fiqa(
     Writes result.json, tables.md, figures and report.html into --out.
 
     Example: facerts evaluate fiqa --model arcface.onnx --model edgeface.onnx --quality facerts-small --quality
-    magface.onnx --data lfw/ --out-of pets/ --out league
+    magface.onnx --data lfw/ --out-of pets/ --out qualities
 
     Args:
         data: Faces: a verification benchmark, or images with identities, of which all pairs are compared; images

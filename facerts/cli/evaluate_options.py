@@ -31,7 +31,7 @@ ENSEMBLE = "ensemble:"
 CHECKPOINT = "checkpoint.pt"
 
 MODEL_HELP = (
-    "Name of a shipped model, path of an .onnx embedder, an insightface model pack (folder or .zip), a training run, "
+    "Name of a model, path of an .onnx recognizer, an insightface model pack (folder or .zip), a training run, "
     "or a table of embeddings computed elsewhere (.npz or .parquet)."
 )
 Out = Annotated[Path, typer.Option(help="Result folder; several commands may share one.")]

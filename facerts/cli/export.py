@@ -40,14 +40,14 @@ def export(
 
     Args:
         run: Folder of a training run, path of a checkpoint, or insightface's pretrained weights (backbone.pth); with
-            --embedding-only also path of an .onnx embedder, or name of a shipped model (facerts models list).
+            --embedding-only also path of an .onnx recognizer, or name of a bundled model (facerts models list).
         out: Path of the .onnx file to write.
         precision: fp16 stores weights in half the size and computes in float32; int8 computes convolutions in 8 bits,
             with ranges measured on the faces of --data.
         embedding_only: Export only the embedding output, for the ArcFace loaders of other packages.
         last_weights: Export the weights of the last step instead of their moving average (optim.average).
         data: Aligned faces to choose thresholds on, to check the export on and to measure int8 ranges on; by default
-            the people that the run held out. The last two do with its training images.
+            the people that the run held out; if there are none, training images serve for the last two.
         license: License of the weights, written into the file.
         terms: License terms of the weights, written into the file; by default those of the recipe. Required for
             pretrained weights.

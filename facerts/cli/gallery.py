@@ -38,14 +38,14 @@ def build(
     settings: CommandSettings,
     json: Json = False,
 ) -> None:
-    """Enroll the largest face of each image; poor images, and those of no face, are named and kept out.
+    """Enroll the largest face of each image; poor images and images without a face are named and left out.
 
     Exits with status 1 if any image could not be read.
 
     Example: facerts gallery build people/ --out people.npz
 
     Args:
-        folder: Images by person: a folder with one subfolder for each, a record directory or tar shards.
+        folder: Images by person: a folder with one subfolder for each, a RecordIO directory or tar shards.
         out: Gallery file to write (.npz), or address of a gallery in a database, which is replaced.
     """
     _enroll(out, models, settings, folder, json, replace=True)
@@ -138,9 +138,9 @@ def check(
     missed: float = 0.08,
     json: Json = False,
 ) -> None:
-    """List enrollments that are poor, not a face, of another person, or there twice; nothing is changed.
+    """List enrollments that are poor, not a face, of another person, or duplicates; nothing is changed.
 
-    Exits with status 1 if there are any. To remove them, look through the file and give it to gallery remove --from.
+    Exits with status 1 if there are any. To remove them, review the file and pass it to gallery remove --from.
 
     Example: facerts gallery check people.npz --out check.csv
 
@@ -178,7 +178,7 @@ def best(
     copy: Path | None = None,
     json: Json = False,
 ) -> None:
-    """List the best images of each person: of good quality, and like the person's other images.
+    """List the best images of each person: of good quality, and similar to the person's other images.
 
     Example: facerts gallery best people.npz -k 3 --copy best/
 
@@ -206,7 +206,7 @@ def add(
     settings: CommandSettings,
     json: Json = False,
 ) -> None:
-    """Enroll more images; one that is enrolled already, by its path, is enrolled anew.
+    """Enroll more images; an image from a path that is already enrolled replaces the earlier one.
 
     Exits with status 1 if any image could not be read.
 
@@ -227,7 +227,7 @@ def remove(
     from_: Annotated[Path | None, typer.Option("--from")] = None,
     json: Json = False,
 ) -> None:
-    """Remove people or images from a gallery, and print what was removed; the images themselves stay.
+    """Remove people or images from a gallery, and print what was removed; image files are not touched.
 
     Example: facerts gallery remove people.npz anna ben
 

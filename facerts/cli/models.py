@@ -33,7 +33,7 @@ FOOTNOTE = (
     "facerts models show NAME"
 )
 
-models = Commands(no_args_is_help=True, help="The models that ship, and others by name.")
+models = Commands(no_args_is_help=True, help="Bundled models, and others by name.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME")]
 
@@ -45,7 +45,7 @@ def list_models(
     kind: Literal["recognizer", "quality", "detector", "pack"] | None = None,
     json: Json = False,
 ) -> None:
-    """List the models that ship, the default one first, and those of the catalog, with what may be done with them.
+    """List the bundled models, the default one first, and the models that can be downloaded, with their license terms.
 
     Example: facerts models list --commercial --kind recognizer
 
@@ -88,7 +88,7 @@ def show(name: Name, json: Json = False) -> None:
 
 @models.command()
 def verify(json: Json = False) -> None:
-    """Check that every model that ships or was pulled is unchanged and loads.
+    """Check that every bundled or downloaded model is unchanged and loads.
 
     Exits with status 2 if any does not.
 
@@ -120,14 +120,14 @@ def pull(
 ) -> None:
     """Download a model of the catalog, check its SHA-256, and write its description beside it.
 
-    The file stays as its publisher gave it. An interrupted download continues where it ended.
+    The publisher's file is not changed. An interrupted download continues where it stopped.
 
     Example: facerts models pull edgeface-xs
 
     Args:
         name: Name of the model.
         source: File to install, downloaded on another machine.
-        mirror: Address below which the file is looked for first, such as https://mirror.example/models.
+        mirror: Address where the file is looked for first, such as https://mirror.example/models.
     """
     from facerts.hub.catalog import in_catalog
     from facerts.hub.installed import install
@@ -141,7 +141,7 @@ def pull(
 
 @models.command()
 def remove(name: Name, json: Json = False) -> None:
-    """Delete a model that was pulled.
+    """Delete a downloaded model.
 
     Example: facerts models remove edgeface-xs
 

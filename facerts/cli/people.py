@@ -31,7 +31,7 @@ PersonArgument = Annotated[str, typer.Argument(help="Number or name of a person.
 
 people = Commands(
     no_args_is_help=True,
-    help="Photos by person, without names: find, correct for good, name, copy, make a gallery.",
+    help="Group photos by person, without names: find, correct, name, copy, make a gallery.",
 )
 
 
@@ -45,7 +45,7 @@ def find_(
     settings: CommandSettings,
     json: Json = False,
 ) -> None:
-    """Group the faces of photos by person; poor faces join no groups. Run it again with new photos, or to continue.
+    """Group the faces of photos by person; poor faces form no groups. Run it again for new photos, or to continue.
 
     Exits with status 1 if any photo could not be read.
 
@@ -53,7 +53,7 @@ def find_(
 
     Args:
         out: Folder for the groups, the page and the table; later runs keep the corrections made there.
-        add: Leave the groups of earlier runs and their photos as they are, and only place new faces.
+        add: Leave the groups of earlier runs and their photos unchanged, and only assign new faces.
     """
     from facerts.people import find_people
 
@@ -127,7 +127,7 @@ def merge(
     *,
     json: Json = False,
 ) -> None:
-    """Decide that people are one; the first keeps its number and its name.
+    """Merge groups of one person; the first keeps its number and name.
 
     Example: facerts people merge people/ 3 17
     """
@@ -142,7 +142,7 @@ def move(
     faces: Annotated[
         list[str],
         typer.Argument(
-            help="Ids of faces, such as 3f2a9c01-0, as the page and people.csv have them; or photos, with #1 for the "
+            help="Ids of faces, such as 3f2a9c01-0, from the page or people.csv; or photos, with #1 for the "
             "second face of one.",
             metavar="FACE...",
         ),
@@ -156,8 +156,8 @@ def move(
     Example: facerts people move people/ 3f2a9c01-0 --to 5
 
     Args:
-        to: Number or name of the person; new for one who is not there yet; nobody for faces that are none, or not
-            wanted, which never come back by themselves.
+        to: Number or name of the person; new for a new person; nobody for non-faces and unwanted faces, which then stay
+            in no group.
     """
     from facerts.people import move_faces
 
@@ -166,13 +166,13 @@ def move(
 
 @people.command()
 def name(folder: Folder, person: PersonArgument, name: str, *, json: Json = False) -> None:
-    """Name a person; a person who has that name already becomes one with it.
+    """Name a person; if another person has that name, the two are merged.
 
     Example: facerts people name people/ 12 "Anna"
 
     Args:
         name: Name of the person. One that begins with a dot, as .newsreader, hides the person: later faces still join,
-            but the page folds the group away, and galleries and copies leave it out.
+            but the page collapses the group, and galleries and copies leave it out.
     """
     from facerts.people import name_person
 
@@ -181,7 +181,7 @@ def name(folder: Folder, person: PersonArgument, name: str, *, json: Json = Fals
 
 @people.command()
 def undo(folder: Folder, *, json: Json = False) -> None:
-    """Take the last decision back; again, the one before it.
+    """Undo the last correction; run it again to undo the one before.
 
     Example: facerts people undo people/
     """

@@ -47,15 +47,15 @@ def graft(
     settings: CommandSettings,
     json: Json = False,
 ) -> None:
-    """Join a recognizer and the quality of another model, without training: one ONNX file with the outputs of both.
+    """Merge a recognizer and a quality model into one ONNX file with the outputs of both, without training.
 
     Exits with status 1 if any of the faces to calibrate on could not be read.
 
     Example: facerts posthoc graft --model theirs.onnx --out joined.onnx
 
     Args:
-        quality: Name of a shipped model, or path of an .onnx model with a quality (a foreign one with its .json beside
-            it).
+        quality: Name of a bundled model, or path of an .onnx model with a quality (a third-party one with its .json
+            next to it).
         out: Path of the .onnx file to write.
         data: Your own faces, as for facerts calibrate, to choose quality and match thresholds on; may be repeated.
     """
@@ -94,7 +94,7 @@ def head(
     settings: CommandSettings,
     json: Json = False,
 ) -> None:
-    """Train a quality head on a frozen ONNX embedder, and write one ONNX file with both outputs.
+    """Train a quality head on a frozen ONNX recognizer, and write one ONNX file with both outputs.
 
     On held-out people, the head is compared with facerts-quality, and thresholds are chosen as by facerts
     calibrate.

@@ -40,7 +40,7 @@ def serve(
         token: Bearer token that requests must carry; without one the service is open to everybody.
         gallery: Gallery for /v1/search, written by facerts gallery build with the same model: a file, which is read
             once, at the start, or the address of a database, in which changes are seen at once.
-        video: Also take clips, at /v1/video.
+        video: Also accept video clips, at /v1/video.
     """
     from facerts.serving import build, listen
     from facerts.serving import serve as run_server

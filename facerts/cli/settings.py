@@ -66,7 +66,7 @@ class EvaluateSettings:
     """Settings of evaluations.
 
     Attributes:
-        detector_baseline: Detector whose score of each crop is measured as a baseline, as for detector.
+        detector_baseline: Detector whose score of each crop is a baseline; values as for detector.
         seed: Seed of the random choices and of the bootstrap.
         replicates: Bootstrap resamples of the people (evaluate fiqa).
         cost: Whether the time per image of each quality is measured (evaluate fiqa).
@@ -88,7 +88,7 @@ class RaySettings:
 
     Attributes:
         address: Ray cluster to use, HOST:PORT or auto; by default Ray is started on this machine.
-        workers: Number of workers, each with as many cores as threads says; by default as many as fit.
+        workers: Number of workers, each with as many cores as the setting threads; by default as many as fit.
     """
 
     address: Annotated[str | None, "an address"] = None
@@ -100,10 +100,10 @@ class VideoSettings:
     """Settings of facerts video.
 
     Attributes:
-        min_faces: Leave out tracks with fewer faces, which are mostly errors of the detector.
+        min_faces: Leave out tracks with fewer faces, which are mostly detector errors.
         join_seconds: Longest absence over which tracks of one person are joined, 0 for none; by default any, and 60 for
             streams and cameras.
-        reconnect: Seconds without a frame for which a stream or camera that has dropped is opened again and again.
+        reconnect: Seconds without a frame during which a dropped stream or camera is reopened.
     """
 
     min_faces: Annotated[Count, "a whole number from 1 on"] = 2
@@ -123,34 +123,32 @@ class CommandSettings:
     """What is set once for all commands; None for what each command takes by default.
 
     Attributes:
-        recognizer: Name or .onnx file of the recognizer, or an insightface model pack, where no --model is given; by
+        recognizer: Name or .onnx file of the recognizer, or an insightface model pack, unless --model is given; by
             default facerts-small.
-        quality: Name or .onnx file of the quality; by default facerts-quality. own is the recognizer's own.
-        detector: What finds the faces in photos: yunet, or the path of an .onnx file of YuNet or SCRFD, or of an
-            insightface model pack. auto is yunet for images that are not 112 x 112, the size of an aligned crop; none:
-            every image is an aligned crop, a square of any size. By default auto, and none for evaluate, calibrate and
-            data.
+        quality: Name or .onnx file of the quality model; by default facerts-quality. own: the recognizer's own quality.
+        detector: Detector for photos: yunet, or the path of an .onnx file of YuNet or SCRFD, or of an insightface model
+            pack. auto: yunet, except for images of 112 x 112, the size of an aligned crop. none: every image is an
+            aligned crop, a square of any size. By default auto, and none for evaluate, calibrate and data.
         det_threshold: Minimum detector score of a face; by default 0.6 for YuNet and 0.5 for SCRFD.
-        det_size: The longest side at which photos are searched: auto, what is needed for faces that are not too small
-            to use; a number of pixels; full, their own.
-        rotate: Search photos without an upright face turned by 90, 180 and 270 degrees, too; by default photos, but not
-            the frames of videos.
-        min_face_size: Leave out the faces of photos whose box has a side below this number of pixels.
-        provider: What computes: cpu, cuda, tensorrt, migraphx, rocm, coreml or openvino, or another provider of ONNX
-            Runtime by its name; of several, what the first cannot compute, the next does, and all must start. By
-            default auto: the fastest here, as facerts doctor --bench measured it; of those after auto, the first that
-            starts.
-        threads: Threads per forward pass; by default one where photos are scored, and elsewhere ONNX Runtime decides.
-        batch_size: Crops per batch; in a service, of all requests together.
+        det_size: Longer side at which photos are searched: a number of pixels; auto, enough for all faces that are
+            large enough to use; or full, the photo's own.
+        rotate: If a photo has no upright face, also search it turned by 90, 180 and 270 degrees; by default true, but
+            false for the frames of videos.
+        min_face_size: Leave out faces of photos whose box is narrower or lower than this number of pixels.
+        provider: Provider of ONNX Runtime: cpu, cuda, tensorrt, migraphx, rocm, coreml, openvino, or another one by its
+            name. Of several, all must start, and each computes what the ones before cannot; after auto, the first that
+            starts is used. By default auto: the fastest on this machine, by facerts doctor --bench.
+        threads: Threads per forward pass; by default one for scoring, and otherwise ONNX Runtime's choice.
+        batch_size: Crops per batch; in the service, from all requests together.
         flip: Add the embedding of the mirror image of each crop; by default only evaluate verification, reject and
             identification do.
         keep: Accept faces above the quality threshold that keeps this share of good faces; none for every face.
         min_quality: Instead, accept faces with at least this quality.
-        fmr: False match rate of facerts verify and of a service: one of those that the recognizer was calibrated for.
+        fmr: False match rate of facerts verify and of the service: one of those that the recognizer was calibrated for.
         offline: Download nothing.
-        cache: Folder for what was downloaded or measured on this machine.
+        cache: Folder for downloads and measurements of this machine.
         output_cache: Folder that keeps the outputs of models, so that further runs need no forward pass; by default
-            evaluate keeps them in cache in --out, and posthoc beside --out. It may be deleted at any time.
+            evaluate keeps them in cache in --out, and posthoc beside --out. It can be deleted at any time.
     """
 
     recognizer: Text = None

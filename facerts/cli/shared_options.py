@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from facerts.scoring import Scorer
 
 _MODEL_HELP = (
-    "Name of a model (see facerts models list), or path of an .onnx file (a foreign one with its .json beside it) or "
+    "Name of a model (see facerts models list), or path of an .onnx file (third-party: with its .json next to it) or "
     "of an insightface model pack"
 )
 Model = Annotated[str, typer.Option(metavar="MODEL", help=f"{_MODEL_HELP}.")]
@@ -32,7 +32,7 @@ ScoringModel = Annotated[
 ]
 Images = Annotated[
     list[str],
-    typer.Argument(help="Image files, folders, record directories, .tar shards or list files.", metavar="PATHS..."),
+    typer.Argument(help="Image files, folders, RecordIO directories, .tar shards or list files.", metavar="PATHS..."),
 ]
 NewFile = Annotated[Path, typer.Option("--out", "-o", metavar="FILE"), NEW]
 NewFolder = Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER"), NEW]

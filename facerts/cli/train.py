@@ -29,23 +29,21 @@ def train(
 ) -> None:
     """Train a model with a recipe.
 
-    A recipe is a YAML file and may be based on another one ("base: casia").
-    method=NAME adds the settings specific to a method. Later settings cover
-    earlier ones: the base, the method's file, the recipe's own fields,
-    KEY=VALUE. The run stores the complete recipe.
+    A recipe is a YAML file and may be based on another one ("base: casia"). method=NAME adds the settings specific to a
+    method. Later settings override earlier ones: the base, the method's file, the recipe's own fields, KEY=VALUE. The
+    run stores the complete recipe.
 
     Example: facerts train my_faces data.train=people/
     Example: facerts train faces_small data.train=people/ method=arcface --budget 20m
 
     Args:
-        recipe: A recipe file, or the name of a recipe that ships: my_faces, faces_small, casia, deepglint …
-            (see recipes/ for all of them).
+        recipe: A recipe file, or the name of a bundled recipe: my_faces, faces_small, casia, deepglint … (see recipes/
+            for all of them).
         overrides: Recipe fields to override, by their dotted names: method=pfe optim.lr=0.05
         out: Folder of the run; by default runs/NAME.
         resume: Continue from the last checkpoint in the folder.
-        budget: Time for the whole run, such as 20m or 1h30m. The schedule is shortened to fit the measured speed,
-            so that the run ends with it in time.
-        show: Print the complete recipe, ??? for what is still to be given, and do not train.
+        budget: Time for the whole run, such as 20m or 1h30m. The schedule is shortened to fit the measured speed.
+        show: Print the complete recipe, with ??? for missing values, and do not train.
     """
     from facerts.training.loop import train as run
     from facerts.training.recipe import load_recipe

@@ -61,7 +61,7 @@ def verify(
         out: With --pairs: file to write the rows to, .csv, .jsonl or .parquet.
         fmr: False match rate: the share of the pairs of different people that may be taken for one person. One of those
             that the model was calibrated for; by default 0.001, or the lowest if that is missing.
-        threshold: Instead, the cosine similarity from which two faces match; its error rates are not known.
+        threshold: Instead, the minimum cosine similarity of a match; its error rates are not known.
     """
     from facerts.scoring.pair_list import read_pair_list
     from facerts.scoring.sinks import check_sink

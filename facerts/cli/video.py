@@ -65,15 +65,15 @@ def video(
 
     Args:
         out: Folder to write to: tracks.csv, clips.csv, templates.npz, and the best shots in crops/.
-        fps: Frames per second that are looked at.
+        fps: Frames per second to process.
         best: Maximum number of best shots of a track.
         gallery: Gallery in which the person of each track is searched for: a file (.npz), or the address of one in a
             database, which is read into memory.
         fpir: Share of searches for people who are not in the gallery that may find somebody, above 0 and below 1.
         annotate: Folder to save the clips in with their tracks drawn in, as .mp4 without sound.
-        seconds: Look only at so many seconds of each clip.
+        seconds: Process only this many seconds of each clip.
         table: Format of the tables.
-        resume: Continue an interrupted run with the first clip that was not done.
+        resume: Continue an interrupted run with the first unfinished clip.
     """
     from facerts.scoring.video_job import VideoJob, VideoTask, run_videos, video_paths
     from facerts.scoring.video_tracks import TrackOptions

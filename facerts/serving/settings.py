@@ -30,8 +30,8 @@ class Settings:
         keep: Accept faces above the model's threshold that keeps this fraction of its calibration faces, unless a
             request sets a threshold.
         min_quality: Accept faces with at least this quality, unless a request sets a threshold.
-        fmr: False match rate of /v1/verify, unless a request sets one; by default 0.001, or the model's lowest. One of
-            those that the model was calibrated for.
+        fmr: False match rate of /v1/verify, unless a request sets one; one of those that the model was calibrated for,
+            by default 0.001, or else its lowest.
         gallery: Gallery for /v1/search, written by facerts gallery build with the same model: a file, which is read
             once, at the start, or the address of a database, in which changes are seen at once.
         fpir: False positive identification rate of /v1/search, unless a request sets one: the share of searches for
@@ -40,7 +40,7 @@ class Settings:
         max_pixels: Maximum number of pixels of an image, by its header, before it is decoded.
         max_faces: Score at most this many faces per image, largest first.
         max_images: Maximum number of images per request.
-        video: Also take clips, at /v1/video; needs the extra video.
+        video: Also accept video clips, at /v1/video; needs the extra cpu.
         max_seconds: Maximum duration of a clip, in seconds.
         queue: Maximum number of requests in progress; further requests get 503.
         timeout: Seconds for a request's body to arrive, again to compute the response, and again for it to be read.
