@@ -88,8 +88,6 @@ def head(
     model: Model,
     data: list[str],
     out: NewFile,
-    tap: str | None = None,
-    views: Annotated[int | None, typer.Option(min=1)] = None,
     terms: str = "",
     settings: CommandSettings,
     json: Json = False,
@@ -106,9 +104,7 @@ def head(
         data: Aligned images with identities; may be repeated.
         out: Path of the .onnx file to write.
         overrides: Settings of the method, e.g. kl_weight=30, of the training, e.g. train.epochs=20, and of the
-            augmented views as in recipes, e.g. augmentation.change=0.8
-        tap: Name of an earlier tensor of the graph, as another input of the head besides the embedding.
-        views: Number of views per image: itself and augmented ones. By default 1; 4 for methods that compare them.
+            augmented views as in recipes, e.g. augmentation.views=2 augmentation.change=0.8
         terms: License terms of the images, written into the file.
     """
     from facerts.hub.find import find_model
@@ -120,8 +116,6 @@ def head(
         data,
         out,
         overrides=overrides or [],
-        views=views,
-        tap=tap,
         cache=settings.output_cache,
         terms=terms,
         **settings.runtime(),

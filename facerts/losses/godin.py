@@ -8,9 +8,13 @@ Class scores h_j(x) are divided by one number g(x) per image:
     f_j(x) = h_j(x) / g(x),   g(x) = σ(BN(w·x + b)) in (0, 1)
     L = CE(s' / g)                                            the h_j are the ArcFace logits s'
 
-At inference g alone is the score. The quality is ± log(g/(1 − g)), which ranks faces as g does but does not saturate
-in float32 as the sigmoid does. The paper also perturbs the input towards a higher score before scoring. That needs
-gradients, which an exported file does not have; see ``classifier_scores.odin``.
+At inference g alone is the score. The quality is −log(g/(1 − g)), which ranks faces as g does but does not saturate
+in float32 as the sigmoid does. The paper leaves the direction of g open for logits with a margin. The sign follows the
+loss, which favors a small g (sharp logits) where the right identity wins. Heads trained on a converged embedder agree
+with it; networks far from convergence may not: docs/decisions/index.md.
+
+The paper also perturbs the input towards a higher score before scoring. That needs gradients, which an exported file
+does not have; see ``classifier_scores.odin``.
 """
 
 from __future__ import annotations
@@ -22,11 +26,6 @@ from facerts.nn.twin_heads import HeadSpec
 
 # The logits are divided by a sigmoid, which can underflow to 0 in float32.
 MIN_DIVISOR = 1e-4
-
-# Quality is QUALITY_SIGN · log(g/(1 − g)). The paper leaves the direction of g open for logits with a margin. The sign
-# follows the loss, which favors a small g (sharp logits) where the right identity wins. Heads trained on a converged
-# embedder agree with it; networks far from convergence may not: docs/decisions/index.md.
-QUALITY_SIGN = -1.0
 
 
 def divisor(x: Tensor) -> Tensor:
@@ -49,5 +48,4 @@ class GODIN(ArcMarginLoss):
 
     def score(self, outputs: Outputs) -> dict[str, Tensor]:
         x = outputs["divisor"]
-        quality, uncertainty = QUALITY_SIGN * x.squeeze(1), -QUALITY_SIGN * divisor(x)
-        return self.scored(outputs, quality=quality, uncertainty=uncertainty)
+        return self.scored(outputs, quality=-x.squeeze(1), uncertainty=divisor(x))

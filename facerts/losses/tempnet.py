@@ -36,6 +36,9 @@ without the factor τ and without ρ (its Table 18).
 With ReLU in place of σ, nearly all units die in the first epoch of a joint training, in which the temperatures of all
 images move alike, and all end up equal.
 
+The paper does not say whether a high temperature means a good image. Degraded faces get higher temperatures if the
+training views include degraded ones, so it means a poor one; otherwise there is no consistent direction.
+
 Choices that are not the paper's: the authors' code has dropout after σ, which is left out. The paper initializes the
 columns of W₂ with first-layer features of random images; no images are available where the method is built, so features
 of random unit vectors are used. φ is learned as its logarithm, so that it stays positive. Vectors and scalars of the
@@ -65,10 +68,6 @@ from facerts.losses.face_loss import (
 )
 from facerts.losses.robust_loss import log_denominator
 from facerts.nn.device import to_device
-
-# Whether a high temperature means a good image (+1) or a poor one (−1). The paper does not say. Degraded faces get
-# higher temperatures if the training views include degraded ones; otherwise there is no consistent direction.
-QUALITY_SIGN = -1.0
 
 INITIAL_SHARPNESS = 0.01
 # Below this φ, u/φ loses differences that float32 can resolve.
@@ -131,7 +130,7 @@ class TemperatureNetwork(nn.Module):
 
 @settings
 class TempNet(FaceLoss):
-    """The robust loss at each image's temperature; uncertainty is a predicted τ, quality ``QUALITY_SIGN``·τ.
+    """The robust loss at each image's temperature; uncertainty is a predicted τ, quality −τ.
 
     Individual temperatures have no value for a new image and a fixed one is no score: then quality is ‖y‖.
 
@@ -277,7 +276,7 @@ class TempNet(FaceLoss):
             return super().score(outputs)
         scored = self.scored(outputs)
         tau = self.state(scored["embedding"])
-        return {**scored, "quality": QUALITY_SIGN * tau, "uncertainty": tau}
+        return {**scored, "quality": -tau, "uncertainty": tau}
 
     def _check_rho(self, contrasted: int) -> None:
         if self.temperature == "fixed" or self.loss == "contrastive":

@@ -20,13 +20,14 @@ the last map: where something is matters less to a score than whether it is ther
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from facerts.images import CROP_SIZE
-from facerts.nn.residual_block import ResidualBlock, last_side
+from facerts.nn.residual_block import ResidualBlock, init_convolutions, last_side
 
 # Channels are multiples of these, the widths of matrix units and of AVX's registers.
 CHANNEL_MULTIPLE, PATCH_MULTIPLE = 16, 8
@@ -76,6 +77,21 @@ class BasicBlock(ResidualBlock):
         return summed
 
 
+def stages_of(inputs: int, stages: Sequence[tuple[int, int]]) -> list[list[BasicBlock]]:
+    """The blocks of stages, each given as its channels and number of blocks; all but the first halve the map."""
+    made = []
+    for number, (channels, count) in enumerate(stages):
+        first = BasicBlock(inputs, channels, 2 if number else 1)
+        made.append([first, *(BasicBlock(channels, channels, 1) for _ in range(count - 1))])
+        inputs = channels
+    return made
+
+
+def scaled(channels: int, width: float, multiple: int) -> int:
+    """A number of channels times the width, rounded to a multiple, at least one of it."""
+    return max(multiple, round(width * channels / multiple) * multiple)
+
+
 class Compact(nn.Module):
     """The trunk: ``(B, 3, S, S)`` to ``(B, features)``, with dropout before the features are flattened.
 
@@ -86,26 +102,14 @@ class Compact(nn.Module):
         self, plan: str = "compact", *, width: float = 1.0, dropout: float = 0.0, input_size: int = CROP_SIZE
     ) -> None:
         super().__init__()
-
-        def scaled(channels: int) -> int:
-            return max(CHANNEL_MULTIPLE, round(width * channels / CHANNEL_MULTIPLE) * CHANNEL_MULTIPLE)
-
-        first, inputs = map(scaled, STEM)
-        self.stem = nn.Sequential(conv(3, first, 3, 2), conv(first, inputs, 3, 2))
-        self.stages = nn.ModuleList()
-        for number, (channels, count) in enumerate(COMPACT_PLANS[plan].stages):
-            blocks = []
-            for block in range(count):
-                stride = 2 if number and not block else 1
-                blocks.append(BasicBlock(inputs, scaled(channels), stride))
-                inputs = scaled(channels)
-            self.stages.append(nn.Sequential(*blocks))
-        squeezed = scaled(COMPACT_PLANS[plan].squeezed)
-        self.last = nn.Sequential(conv(inputs, squeezed, 1), nn.Dropout(dropout), nn.Flatten())
+        stem = [scaled(channels, width, CHANNEL_MULTIPLE) for channels in STEM]
+        stages = [(scaled(channels, width, CHANNEL_MULTIPLE), n) for channels, n in COMPACT_PLANS[plan].stages]
+        squeezed = scaled(COMPACT_PLANS[plan].squeezed, width, CHANNEL_MULTIPLE)
+        self.stem = nn.Sequential(conv(3, stem[0], 3, 2), conv(stem[0], stem[1], 3, 2))
+        self.stages = nn.ModuleList(nn.Sequential(*blocks) for blocks in stages_of(stem[1], stages))
+        self.last = nn.Sequential(conv(stages[-1][0], squeezed, 1), nn.Dropout(dropout), nn.Flatten())
         self.features = squeezed * last_side(input_size) ** 2
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        init_convolutions(self)
 
     def forward(self, images: Tensor) -> Tensor:
         x: Tensor = self.stem(images)
@@ -123,26 +127,15 @@ class PatchNetwork(nn.Module):
 
     def __init__(self, *, width: float = 1.0, dropout: float = 0.0) -> None:
         super().__init__()
-
-        def widened(channels: int) -> int:
-            return max(PATCH_MULTIPLE, round(width * channels / PATCH_MULTIPLE) * PATCH_MULTIPLE)
-
-        inputs = widened(INPUTS)
+        inputs = scaled(INPUTS, width, PATCH_MULTIPLE)
+        stages = [(scaled(channels, width, PATCH_MULTIPLE), count) for channels, count in PATCH_STAGES]
         self.stem = nn.Sequential(
             nn.Conv2d(3, inputs, PATCH, PATCH, bias=False), nn.BatchNorm2d(inputs), nn.ReLU(inplace=True)
         )
-        blocks: list[nn.Module] = []
-        for stage, (channels, count) in enumerate(PATCH_STAGES):
-            for block in range(count):
-                stride = 2 if stage and not block else 1
-                blocks.append(BasicBlock(inputs, widened(channels), stride))
-                inputs = widened(channels)
-        self.blocks = nn.Sequential(*blocks)
+        self.blocks = nn.Sequential(*(block for blocks in stages_of(inputs, stages) for block in blocks))
         self.dropout = nn.Dropout(dropout)
-        self.features = 2 * inputs
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        self.features = 2 * stages[-1][0]
+        init_convolutions(self)
 
     def forward(self, images: Tensor) -> Tensor:
         x = self.blocks(self.stem(images))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from facerts.images import CROP_SIZE
-from facerts.nn.residual_block import ResidualBlock, last_side
+from facerts.nn.residual_block import ResidualBlock, init_convolutions, last_side
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,4 @@ class MobileFaceNet(nn.Sequential):
         ]
         super().__init__(*layers)
         self.features = features
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        init_convolutions(self)

@@ -60,6 +60,13 @@ def recompute_activations(network: nn.Module) -> None:
             module.recompute = True
 
 
+def init_convolutions(network: nn.Module) -> None:
+    """Draw the weights of the convolutions as He et al. do (ICCV 2015), for ReLU."""
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+
 def last_side(input_size: int) -> int:
     """Side of the last map: 7 of 112. A strided convolution with padding rounds up."""
     return math.ceil(input_size / (1 << HALVINGS))

@@ -41,9 +41,6 @@ from facerts.training.recipe import Recipe
 INPUT_RANGE = 2.0
 # For runs trained without dropout: the rate that the authors of SER-FIQ use with ArcFace, in the same place.
 DEFAULT_RATE = 0.5
-# A high temperature means a good image. The paper does not give a direction; measured against all class centers, the
-# temperature of held-out faces falls as they are degraded. (The one that TempNet learns from batches rises.)
-TEMPERATURE_SIGN = 1.0
 
 Positive = Annotated[float, Field(gt=0)]
 Epsilon = Annotated[float, Field(ge=0)]
@@ -267,11 +264,13 @@ def ser_fiq(run: Classifier, batch: Activations, passes: Passes = 100, rate: Rat
 
 
 def newton_temperature(run: Classifier, batch: Activations, rho: Positive = 1.0, tau_min: Positive = 0.001) -> Tensor:
-    """± the temperature τ ≥ τ_0 that minimizes an image's robust loss against all class centers; ρ < log C.
+    """The temperature τ ≥ τ_0 that minimizes an image's robust loss against all class centers; ρ < log C.
 
     Qiu et al.: "To Cool or not to Cool? Temperature Network Meets Large Foundation Models via DRO", ICML 2024. This is
     what their temperature network (``losses.tempnet``) learns to predict; see ``losses.robust_loss``. Of the values
-    1, 3 and 6, the default ρ separates held-out faces best from degraded versions of them.
+    1, 3 and 6, the default ρ separates held-out faces best from degraded versions of them. The paper does not say that
+    a high temperature means a good image: against all class centers, that of held-out faces falls as they are degraded.
+    (The one that TempNet learns from batches rises.)
     """
     max_rho = math.log(run.identities)
     if rho >= max_rho:
@@ -280,7 +279,7 @@ def newton_temperature(run: Classifier, batch: Activations, rho: Positive = 1.0,
             f"identities of {run.path}, or every temperature is tau_min; use a smaller one: "
             "newton_temperature:rho=…"
         )
-    return TEMPERATURE_SIGN * robust_temperature(run.cosines(batch.embedding), rho, tau_min)
+    return robust_temperature(run.cosines(batch.embedding), rho, tau_min)
 
 
 # By their names in results and on the command line.

@@ -200,15 +200,15 @@ def _merge(below: Fields, above: Fields) -> Fields:
     return merged
 
 
-def override(fields: Fields, text: str) -> None:
-    """Set the field that ``dotted.key=value`` names."""
+def override(fields: Fields, text: str, prefix: str = "") -> None:
+    """Set the field that ``dotted.key=value`` names, with a prefix to its key."""
     key, equals, content = text.partition("=")
     if not equals:
         raise RecipeError(f"{text!r}: not of the form key=value")
     value = parse_yaml(content, f"{text!r}", error=RecipeError)
     if key == "method" and isinstance(value, str):
         key = "method.name"
-    *parents, last = key.split(".")
+    *parents, last = f"{prefix}{key}".split(".")
     if len(parents) > MAX_PARENTS:
         raise RecipeError(f"{text[:100]!r}…: recipes have no fields that deep")
     for parent in parents:

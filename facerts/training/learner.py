@@ -28,7 +28,7 @@ from facerts.training.adapt import adapt_embedding
 from facerts.training.checkpoint import LearnerState, OptimizerState, Origin
 from facerts.training.distillation import Distillation
 from facerts.training.init_weights import InitialWeights, init_weights
-from facerts.training.loader import Batch
+from facerts.training.loader import Batch, sample
 from facerts.training.recipe import Optim, Recipe
 
 
@@ -51,9 +51,8 @@ class Learner:
 
     Args:
         processes: processes that train together; each holds the network and its share of the class centers.
-        sample: ``(B, 112, 112, 3) uint8`` training crops, the same in all processes; needed if the recipe trains the
-            network of an exported file, which has no BatchNorm statistics.
-        source: the labeled training images; needed if the recipe adapts the embedding to them.
+        source: the labeled training images; needed if the recipe adapts the embedding to them, or trains the network of
+            an exported file, which has no BatchNorm statistics.
     """
 
     def __init__(
@@ -62,7 +61,6 @@ class Learner:
         identities: int,
         teacher: Distillation | None = None,
         processes: Processes | None = None,
-        sample: Callable[[], Tensor] | None = None,
         source: Source | None = None,
     ) -> None:
         torch.manual_seed(recipe.seed)
@@ -108,8 +106,8 @@ class Learner:
             self.network.embedding.requires_grad_(False)
         # Frozen layers stay in evaluation mode, so only the heads' BatchNorms need statistics then.
         if recipe.optim.epochs and (trained_norms := [norm for norm in norms if norm.bias.requires_grad]):
-            assert sample is not None
-            refit_norms(self.network, trained_norms, to_network_input(sample().to(self.device)))
+            assert source is not None
+            refit_norms(self.network, trained_norms, to_network_input(sample(source).to(self.device)))
         if recipe.trains_heads_only:
             self.centers.requires_grad_(False)
         self.optimizer = build_optimizer(

@@ -103,6 +103,12 @@ def open_identified(data: str | Path | Sequence[str | Path], purpose: str) -> So
     return source
 
 
+def sample(source: Source) -> Tensor:
+    """At most ``SAMPLE_SIZE`` crops from all over a source: ``(B, 112, 112, 3) uint8`` RGB."""
+    rows = np.linspace(0, len(source) - 1, min(SAMPLE_SIZE, len(source))).round().astype(int)
+    return torch.from_numpy(np.stack([source.crop(int(row)) for row in rows]))
+
+
 class TrainingData:
     """The training images of a recipe.
 
@@ -157,11 +163,6 @@ class TrainingData:
 
     def __len__(self) -> int:
         return len(self.source)
-
-    def sample(self) -> Tensor:
-        """At most ``SAMPLE_SIZE`` labeled crops from all over the data, as they are: ``(B, 112, 112, 3) uint8`` RGB."""
-        rows = np.linspace(0, len(self.source) - 1, min(SAMPLE_SIZE, len(self.source))).round().astype(int)
-        return torch.from_numpy(np.stack([self.source.crop(int(row)) for row in rows]))
 
     def batches(self, start: int, stop: int) -> Generator[Batch]:
         """This process's share of the batches of steps ``start`` to ``stop − 1``.

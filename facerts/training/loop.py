@@ -90,9 +90,7 @@ class _Run:
         steps_per_epoch = max(1, len(self._data) // recipe.labeled_size)
         self._summary = RunSummary(recipe, file.parent, steps_per_epoch, bool(self._validator.heldout))
         distillation = open_distillation(recipe, self._data.source, self._data.unlabeled, file.parent)
-        self._learner = Learner(
-            recipe, self._data.identities, distillation, processes, self._data.sample, self._data.source
-        )
+        self._learner = Learner(recipe, self._data.identities, distillation, processes, self._data.source)
         self._is_restored = os.path.lexists(file)
         self.step, position = _restore(self._learner, file) if self._is_restored else (0, 0.0)
         self.pace = Pace(

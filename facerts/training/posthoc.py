@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from pydantic import ValidationError, field_validator
+from pydantic import ValidationError, field_validator, model_validator
 
 from facerts.calibration.quality_thresholds import calibrate
 from facerts.datasets import Source, Subset
@@ -56,6 +56,27 @@ class HeadRecipe(Section):
             suitable = ", ".join(name for name in LOSSES if LOSSES[name]().learns_beside_embedding)
         raise ValueError(f"{method['name']} trains only the embedding, which does not change; use one of {suitable}")
 
+    @model_validator(mode="after")
+    def views_are_used(self) -> HeadRecipe:
+        """A method must get the views that it compares, and a changed augmentation must be used."""
+        name, needed, views = self.method["name"], LOSSES[self.method["name"]].views, self.views.count
+        if views < needed:
+            raise ValueError(
+                f"{name} compares {needed} views of each image: set augmentation.views to {needed} or more"
+            )
+        if views == 1 and self.augmentation.model_copy(update={"views": None}) != AUGMENTATION:
+            raise ValueError(
+                "with a single view only the original image is used: set augmentation.views to 2 or more, or leave "
+                "the augmentation as it is"
+            )
+        return self
+
+    @property
+    def views(self) -> Views:
+        """The views of each image, by default 1, or ``DEFAULT_VIEWS`` for methods that compare views."""
+        default = 1 if LOSSES[self.method["name"]].views == 1 else DEFAULT_VIEWS
+        return Views(self.augmentation.views or default, self.augmentation, self.train.seed)
+
     def build_loss(self, embedding_size: int) -> FaceLoss:
         """The loss for a recognizer; PyTorch's global generator does not change."""
         with torch.random.fork_rng():
@@ -67,7 +88,7 @@ def head_recipe(method: str, overrides: Sequence[str] = ()) -> HeadRecipe:
     """The recipe of a head for ``add_quality``, which says what the overrides are."""
     fields: Fields = {"method": {"name": method}, "augmentation": AUGMENTATION.model_dump(), "train": {}}
     for text in overrides:
-        override(fields, text if text.startswith(("augmentation.", "train.")) else f"method.{text}")
+        override(fields, text, "" if text.startswith(("augmentation.", "train.")) else "method.")
     try:
         return HeadRecipe.model_validate(fields)
     except ValidationError as error:
@@ -114,8 +135,6 @@ def add_quality(
     out: str | Path,
     *,
     overrides: Sequence[str] = (),
-    views: int | None = None,
-    tap: str | None = None,
     cache: str | Path | None = None,
     terms: str = "",
     providers: Sequence[str] | None = None,
@@ -129,11 +148,10 @@ def add_quality(
         model: an ONNX embedder with its description, or a model pack.
         data: labeled images, in any layout that ``open_source`` accepts.
         out: path of the .onnx file; written only if it passes the parity check.
-        overrides: settings of the method, of the form ``key=value``; of the augmentation of the views,
+        overrides: settings of the method, of the form ``key=value``; of the views of each image,
             ``augmentation.key=value``, where they are to differ from ``posthoc_features.AUGMENTATION``; and of the
-            training, ``train.key=value``, see ``train_heads.HeadSettings``.
-        views: number of views of each image, the original included; by default 1, or 4 if the method compares views.
-        tap: name of an intermediate tensor of the graph, as a further input of the heads.
+            training, ``train.key=value``, see ``train_heads.HeadSettings``. ``augmentation.views`` is the number of
+            views, the image itself included; by default 1, or 4 if the method compares views.
         cache: folder that keeps the features; by default next to ``out``.
         terms: terms of use of the images; the file carries them in addition to the embedder's own.
     """
@@ -142,13 +160,7 @@ def add_quality(
     except ImportError as error:
         raise MissingExtraError("grafting needs onnx: pip install '.[use]'") from error
     recipe, out = head_recipe(method, overrides), Path(out)
-    loss_type = LOSSES[method]
-    if views is None:
-        views = 1 if loss_type.views == 1 else DEFAULT_VIEWS
-    if views < loss_type.views:
-        raise Error(f"{method} compares {loss_type.views} views of each image; views must be {loss_type.views} or more")
-    if views == 1 and recipe.augmentation != AUGMENTATION:
-        raise Error("with a single view only the original image is used; set views to 2 or more to use augmentation")
+    tap = recipe.train.tap
     source = open_identified(data, "training a quality head")
     assert source.labels is not None
     with scratch_folder() as scratch:
@@ -164,10 +176,9 @@ def add_quality(
     size = embedder(np.empty((0, CROP_SIZE, CROP_SIZE, 3), dtype=np.uint8)).embedding.shape[1]
     loss = recipe.build_loss(size)
     if tap is not None and not loss.heads():
-        raise Error(f"{method} uses only the unit embedding; leave out tap")
+        raise Error(f"{method} uses only the unit embedding; leave out train.tap")
     has_norm = description.normalize_embedding or "norm" in description.outputs
-    views_of = Views(views, recipe.augmentation, recipe.train.seed)
-    features = cached_features(feature_embedder, source, features_cache, views_of)
+    features = cached_features(feature_embedder, source, features_cache, recipe.views)
     norm = recipe.train.norm and has_norm and bool(loss.heads())
     trained = train_heads(loss, features, source.labels, recipe.train, norm=norm)
     quality = QualityModule(trained)

@@ -16,7 +16,6 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
-    field_validator,
     model_validator,
 )
 
@@ -114,13 +113,6 @@ class Data(Section):
     workers: int = Field(2, ge=0)
     per_identity: int = Field(4, ge=2)
 
-    @field_validator("holdout_identities")
-    @classmethod
-    def is_a_number_or_a_share(cls, identities: float) -> float:
-        if identities >= 1 and identities != int(identities):
-            raise ValueError(f"{identities:g} is neither a whole number of identities nor a share below 1")
-        return identities
-
 
 class Validation(Section):
     """Validation during training. Choose settings on held-out identities, never on benchmarks.
@@ -172,14 +164,6 @@ class Backbone(Section):
 
     def __str__(self) -> str:
         return f"{self.name} width {self.width:g}"
-
-    @model_validator(mode="after")
-    def adapts_an_embedding(self) -> Backbone:
-        if self.adapt is not None and (self.weights is None or not self.embedding):
-            raise ValueError(
-                "adapt changes an embedding that is trained already: set weights, and leave embedding true"
-            )
-        return self
 
 
 class QualityTeacher(Section):
@@ -270,14 +254,6 @@ class Optim(Section):
     clip_norm: float | None = Field(None, gt=0)
     average: float | None = Field(None, gt=0, lt=1)
 
-    @model_validator(mode="after")
-    def milestones_fit(self) -> Optim:
-        if sorted(self.milestones) != self.milestones or any(m >= self.epochs for m in self.milestones):
-            raise ValueError(f"milestones {self.milestones} must rise and lie before the end, epoch {self.epochs}")
-        if self.schedule == "cosine" and self.milestones:
-            raise ValueError("a cosine schedule has no milestones; leave them out, or use schedule: step")
-        return self
-
 
 class Compute(Section):
     """Device, precision and memory use.
@@ -312,15 +288,6 @@ class Compute(Section):
     accumulate: int = Field(1, ge=1)
     recompute: bool = False
     sync_batch_norm: bool = False
-
-    @model_validator(mode="after")
-    def compiled_steps_choose_what_they_keep(self) -> Compute:
-        if self.compile and self.recompute:
-            raise ValueError(
-                "compute.recompute and compute.compile exclude each other: torch.compile itself decides what a step "
-                "stores and what it recomputes"
-            )
-        return self
 
 
 class Logging(Section):
@@ -384,7 +351,8 @@ class Recipe(Section):
         return self
 
     def _problems(self) -> Iterator[str]:
-        data, backbone, teacher, batch_size = self.data, self.backbone, self.teacher, self.optim.batch_size
+        data, backbone, teacher, optim = self.data, self.backbone, self.teacher, self.optim
+        batch_size = optim.batch_size
         with torch.device("meta"):
             loss = self.build_loss()
         name, views, parts, kept = loss.name, loss.views, self.compute.accumulate, data.augmentation.views
@@ -400,9 +368,28 @@ class Recipe(Section):
                 f"{name} compares {views} views of an image: set data.augmentation.views to at least {views}, or leave "
                 "it out"
             )
+        if data.holdout_identities >= 1 and data.holdout_identities != int(data.holdout_identities):
+            yield (
+                f"data.holdout_identities {data.holdout_identities:g} is neither a whole number of identities nor a "
+                "share below 1"
+            )
+        if sorted(optim.milestones) != optim.milestones or any(each >= optim.epochs for each in optim.milestones):
+            yield f"optim.milestones {optim.milestones} must rise and lie before the end, epoch {optim.epochs}"
+        if optim.schedule == "cosine" and optim.milestones:
+            yield "a cosine schedule has no milestones; leave out optim.milestones, or use optim.schedule: step"
+        if self.compute.compile and self.compute.recompute:
+            yield (
+                "compute.recompute and compute.compile exclude each other: torch.compile itself decides what a step "
+                "stores and what it recomputes"
+            )
+        if backbone.adapt is not None and (backbone.weights is None or not backbone.embedding):
+            yield (
+                "backbone.adapt changes an embedding that is trained already: set backbone.weights, and leave "
+                "backbone.embedding true"
+            )
         if self.trains_heads_only and backbone.weights is None:
             yield f"{name} trains heads on a network that is trained already: set backbone.weights to its run"
-        if not self.optim.epochs and (backbone.weights is None or teacher is not None):
+        if not optim.epochs and (backbone.weights is None or teacher is not None):
             yield "optim.epochs 0 keeps the initial weights: set backbone.weights, and leave out teacher"
         if backbone.frozen:
             if backbone.weights is None:

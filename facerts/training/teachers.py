@@ -10,6 +10,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -191,15 +192,13 @@ class ViewEmbeddings:
         total = sum(images[start] for _, _, start in missing)
         with progress_bar() as bar:
             task = bar.add_task("teachers", total=total, unit="views")
-            made: tuple[int, int] | None = None
-            for (number, view, start), path in missing.items():
-                rows = range(start, start + images[start])
-                if made != (view, start):
-                    made, crops = (view, start), _HeldCrops(self._view(view))
-                answers = _answers(teachers[number], crops, rows)
-                with atomic_write(path) as file:
-                    np.save(file, answers.astype(STORED))
-                bar.advance(task, len(rows))
+            for (view, start), keys in groupby(missing, lambda key: key[1:]):
+                rows, crops = range(start, start + images[start]), _HeldCrops(self._view(view))
+                for key in keys:
+                    answers = _answers(teachers[key[0]], crops, rows)
+                    with atomic_write(missing[key]) as file:
+                        np.save(file, answers.astype(STORED))
+                    bar.advance(task, len(rows))
 
     def _view(self, view: int) -> Source:
         """The images as the teachers see them in one view."""

@@ -47,6 +47,7 @@ class HeadSettings(Section):
         device: "auto", "cpu" or "cuda"; "auto" is a GPU if there is one.
         per_identity: images of each identity in a batch, for methods that draw batches by identity.
         norm: use the logarithm of the embedding's norm as a feature, if the embedder outputs it.
+        tap: name of an intermediate tensor of the embedder's graph whose values are further features.
     """
 
     hidden: int = Field(256, ge=1)
@@ -58,6 +59,7 @@ class HeadSettings(Section):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     per_identity: int = Field(4, ge=2)
     norm: bool = True
+    tap: str | None = None
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from facerts.losses.partial_fc import PartialFC
 from facerts.nn.twin_heads import HeadSpec
 from tests.loss_examples import Images, batch_of, value_of
 
-SIZE, PEOPLE, IMAGES = 16, 12, 24
 CLASSIFY = [name for name, method in LOSSES.items() if issubclass(method, ClassificationLoss)]
 WITHOUT_HEAD = [
     *("arcface", "cosface", "magface", "adaface", "supcon", "esupcon", "tightness", "spce", "tau", "tempnet")
@@ -57,8 +56,7 @@ def test_the_gradient_of_the_whole_loss_by_gradcheck(name):
         # Norms inside of its range, one below and one above it.
         lengths = torch.tensor([40.0, 5.0, 60.0, 20.0, 90.0, 150.0], dtype=torch.float64)
         outputs["embedding"] = F.normalize(outputs["embedding"]) * lengths.unsqueeze(1)
-
-    # Of the length of embeddings; as they start, a difference would turn them by as much as it moves an embedding.
+    # They start with norms of about 0.03, which is too short for finite differences.
     centers.weight.data *= 100
     inputs = {**outputs, **({"centers": centers.weight} if method.needs_centers else {})}
     learned = {key: value.requires_grad_() for key, value in inputs.items() if key not in DETACHED.get(name, ())}

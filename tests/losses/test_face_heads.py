@@ -27,21 +27,13 @@ from facerts.training.loader import TrainingData
 from facerts.training.loop import train
 
 
-@pytest.fixture(scope="module")
-def things(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("things")
-    for number in range(10):
-        (folder / f"{number}.png").write_bytes(encode_png(draw_non_face(number)))
-    return folder
-
-
 @pytest.fixture
-def options(things, teacher):
+def options(non_faces, teacher):
     return (
         f"teacher={{models: {teacher}, target: view, method_embedding: teachers, cosine: 0, similarities: 0}}",
         "backbone={name: patch8, width: 0.25, embedding_size: 12, embedding: false}",
         "method={name: crfiqa, target: cosine}",
-        f"data.non_faces={things}",
+        f"data.non_faces={non_faces}",
         "data.non_face_share=0.25",
         "data.augmentation={views: 3, change: 0.8, kinds: [mask, gray, occlusion]}",
         "data.name=drawn",
@@ -51,17 +43,17 @@ def options(things, teacher):
     )
 
 
-def test_a_batch_ends_with_an_equal_share_of_each_source_of_non_faces(options, make_recipe, things, tmp_path):
+def test_a_batch_ends_with_an_equal_share_of_each_source_of_non_faces(options, make_recipe, non_faces, tmp_path):
     few = tmp_path / "few"
     few.mkdir()
     (few / "0.png").write_bytes(encode_png(draw_non_face(10)))
-    recipe = make_recipe(*options, f"data.non_faces=[{things}, {few}]")
+    recipe = make_recipe(*options, f"data.non_faces=[{non_faces}, {few}]")
     data = TrainingData(recipe)
-    batches = list(data.batches(0, 5))
+    batches = list(data.batches(0, 12))
     rows = [samples[12:].tolist() for _, _, samples, *_ in batches]
     first = len(data)
-    assert sorted(row for of_batch in rows for row in of_batch[:2]) == list(range(first, first + 10))
-    assert {row for of_batch in rows for row in of_batch[2:]} == {first + 10}
+    assert sorted(row for of_batch in rows for row in of_batch[:2]) == list(range(first, first + 24))
+    assert {row for of_batch in rows for row in of_batch[2:]} == {first + 24}
     for _, labels, *_, covered in batches:
         assert (labels[:12] >= 0).all()
         assert labels[12:].tolist() == [NON_FACE] * 4
@@ -115,7 +107,7 @@ def test_the_quality_learns_from_faces_alone_and_that_non_faces_have_none(option
     assert first["not_a_face"] == pytest.approx(np.log(2))
 
 
-def test_both_outputs_are_exported_and_tell_what_was_learned(options, make_recipe, tmp_path, things):
+def test_both_outputs_are_exported_and_tell_what_was_learned(options, make_recipe, tmp_path, non_faces):
     recipe = make_recipe(*options, "optim={epochs: 40, batch_size: 16, milestones: [], algorithm: adamw, lr: 0.003}")
     train(recipe, tmp_path / "run")
     export_run(tmp_path / "run", tmp_path / "q.onnx")
@@ -125,7 +117,7 @@ def test_both_outputs_are_exported_and_tell_what_was_learned(options, make_recip
     assert faces is not None
     of_faces, of_things = (
         exported.tensors(np.stack([source.crop(row) for row in range(len(source))]))[NOT_A_FACE]
-        for source in (faces, open_source(things))
+        for source in (faces, open_source(non_faces))
     )
     assert np.mean(of_faces[:, None] < of_things) > 0.8
     # At 0, one of 200 held-out faces may be called none, changed as they were in training.

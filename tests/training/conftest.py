@@ -3,6 +3,7 @@
 import pytest
 import yaml
 
+from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.training.recipe import load_recipe
 from tests.foreign import write_description, write_embedder
 
@@ -17,6 +18,17 @@ def teacher(tmp_path_factory):
 def other_teacher(tmp_path_factory):
     """Another, of 12 dimensions."""
     return write_description(write_embedder(tmp_path_factory.mktemp("teacher") / "other.onnx", size=12, seed=1))
+
+
+@pytest.fixture
+def unlabeled_faces(tmp_path):
+    """A flat folder of ten images of unknown people."""
+    folder = tmp_path / "unlabeled"
+    write_synthetic_faces(tmp_path / "others", identities=5, images=2, seed=77)
+    folder.mkdir()
+    for number, file in enumerate(sorted((tmp_path / "others").rglob("*.jpg"))):
+        file.rename(folder / f"{number}.jpg")
+    return folder
 
 
 @pytest.fixture

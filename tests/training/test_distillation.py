@@ -4,7 +4,6 @@ import torch
 from torch.nn import functional as F
 
 from facerts.datasets import open_source
-from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import load_embedder
 from facerts.errors import Error
 from facerts.hub.find import find_model
@@ -98,17 +97,6 @@ def first_step(recipe, folder):
     data = TrainingData(recipe)
     teacher = open_distillation(recipe, data.source, data.unlabeled, folder)
     return data, Learner(recipe, data.identities, teacher), next(data.batches(0, 1))
-
-
-@pytest.fixture
-def unlabeled_faces(tmp_path):
-    """A flat folder of ten images of unknown people."""
-    folder = tmp_path / "unlabeled"
-    write_synthetic_faces(tmp_path / "others", identities=5, images=2, seed=77)
-    folder.mkdir()
-    for number, file in enumerate(sorted((tmp_path / "others").rglob("*.jpg"))):
-        file.rename(folder / f"{number}.jpg")
-    return folder
 
 
 def test_unlabeled_images_do_not_change_the_loss_of_the_method(teacher, make_recipe, unlabeled_faces, tmp_path):

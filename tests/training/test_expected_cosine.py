@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import load_embedder
 from facerts.errors import Error
 from facerts.training import expected_cosine
@@ -29,20 +28,15 @@ def teacher_of(teacher, folder):
 
 
 @pytest.fixture
-def recipe(tmp_path, teacher, drawn_faces, make_recipe):
+def recipe(tmp_path, teacher, drawn_faces, unlabeled_faces, make_recipe):
     """People with two or eight images, and images without identity."""
-    write_synthetic_faces(tmp_path / "unknown", identities=4, images=2, seed=9)
-    for image in (tmp_path / "unknown").glob("*/*"):
-        image.rename(tmp_path / "unknown" / f"{image.parent.name}_{image.name}")
-    for folder in (tmp_path / "unknown").glob("*/"):
-        folder.rmdir()
     for image in drawn_faces.glob("*/*"):
         if image.parent.name < "person_0004" or image.stem < "0002":
             copied = tmp_path / "known" / image.parent.name / image.name
             copied.parent.mkdir(parents=True, exist_ok=True)
             copied.write_bytes(image.read_bytes())
     return make_recipe(
-        teacher_of(teacher, tmp_path), AUGMENTATION, f"data.unlabeled={tmp_path / 'unknown'}", "data.name=drawn",
+        teacher_of(teacher, tmp_path), AUGMENTATION, f"data.unlabeled={unlabeled_faces}", "data.name=drawn",
         "data.terms=none", "data.unlabeled_share=0.25", f"data.train={tmp_path / 'known'}", "optim.batch_size=16",
         "method={name: crfiqa, target: cosine}",
         "backbone={name: patch8, width: 0.25, embedding_size: 16, embedding: false}",

@@ -17,7 +17,7 @@ from facerts.training.checkpoint import FILE, save_checkpoint
 from facerts.training.export import describe, export_run
 from facerts.training.init_weights import open_network
 from facerts.training.learner import Learner
-from facerts.training.loader import TrainingData
+from facerts.training.loader import TrainingData, sample
 from facerts.training.loop import train
 
 BACKBONES = {
@@ -44,7 +44,7 @@ def export_drawn(recipe, out, precision="fp32"):
                 draw(module.weight, 0.5, 1.5)
         elif isinstance(module, nn.PReLU):
             draw(module.weight, 0, 0.5)
-    learner.network.train()(to_network_input(TrainingData(recipe).sample()))
+    learner.network.train()(to_network_input(sample(TrainingData(recipe).source)))
     run = out.with_suffix("")
     run.mkdir()
     save_checkpoint(run / FILE, recipe, {"step": 0, "position": 0.0, **learner.state_dict()})
@@ -60,7 +60,7 @@ def test_a_network_computes_what_its_exported_file_does(make_recipe, tmp_path, c
     own = f"backbone={BACKBONES[backbone]}"
     file = export_drawn(make_recipe(own), tmp_path / "drawn.onnx", precision)
     recipe = make_recipe(own, f"backbone.weights={file}", "backbone.frozen=true", "seed=9")
-    learner = Learner(recipe, 4, sample=TrainingData(recipe).sample)
+    learner = Learner(recipe, 4, source=TrainingData(recipe).source)
     found, expected = NetworkEmbedder(learner.network, learner.loss.score)(crops), load_embedder(file)(crops)
     for value, wanted in ((found.embedding, expected.embedding), (found.norm, expected.norm)):
         assert value is not None
@@ -74,11 +74,11 @@ def test_a_network_computes_what_its_exported_file_does(make_recipe, tmp_path, c
 def test_a_network_to_be_trained_has_the_statistics_of_the_training_images(make_recipe, exported, crops):
     recipe = make_recipe(f"backbone={BACKBONES['mobilefacenet']}", f"backbone.weights={exported}")
     data = TrainingData(recipe)
-    learner = Learner(recipe, data.identities, sample=data.sample)
+    learner = Learner(recipe, data.identities, source=data.source)
     found = NetworkEmbedder(learner.network, learner.loss.score)(crops)
     np.testing.assert_allclose(found.embedding, load_embedder(exported)(crops).embedding, atol=1e-5)
 
-    images = to_network_input(data.sample())
+    images = to_network_input(sample(data.source))
     outputs = {True: learner.network.train()(images), False: learner.network.eval()(images)}
     # In training mode each BatchNorm normalizes by the batch, here the one that its statistics come from.
     cosines = torch.cosine_similarity(outputs[True]["embedding"], outputs[False]["embedding"])
@@ -90,8 +90,8 @@ def test_the_heads_of_a_frozen_network_have_the_statistics_of_the_training_image
         f"backbone={BACKBONES['mobilefacenet']}", f"backbone.weights={exported}", "backbone.frozen=true"
     )
     data = TrainingData(recipe)
-    network = Learner(recipe, data.identities, sample=data.sample).network.eval()
-    images = to_network_input(data.sample())
+    network = Learner(recipe, data.identities, source=data.source).network.eval()
+    images = to_network_input(sample(data.source))
     expected = network(images)["log_scale"]
     network.heads.train()
     torch.testing.assert_close(network(images)["log_scale"], expected, atol=1e-4, rtol=1e-4)

@@ -3,9 +3,14 @@
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from facerts.datasets import open_source, pairs_from_identities
+from facerts.embedding.embed import embed_source
 from facerts.errors import DataError
+from facerts.evaluation.while_training import NetworkEmbedder
+from facerts.training.checkpoint import load_network
 from facerts.training.learner import Learner
 from facerts.training.loop import train
 from facerts.training.validation import Validator
@@ -72,6 +77,18 @@ def test_the_heldout_sets_that_exist_are_measured(make_recipe, drawn_faces, tmp_
     assert capsys.readouterr().err.count("warning") == 1
     Validator(make_recipe(sets, "validation.pairs=10"), None, warns=False)
     assert not capsys.readouterr().err
+
+
+def test_the_fnmr_is_measured_at_an_fmr(make_recipe, trained_run, drawn_faces):
+    recipe = make_recipe(f"validation.heldout={drawn_faces}", "validation.pairs=20")
+    embedder = NetworkEmbedder(load_network(trained_run).network)
+    ((_, found),) = Validator(recipe, None).measure(embedder)
+    benchmark = pairs_from_identities(open_source(drawn_faces), genuine=20, impostors=20, seed=recipe.seed)
+    one, other = embed_source(embedder, benchmark.images, flip=False).embedding[benchmark.pairs.T]
+    scores, same = (one * other).sum(axis=1), benchmark.same
+    # Two of 20 impostor pairs may match.
+    third = np.sort(scores[~same])[-3]
+    assert found["fnmr_at_fmr_0.1"] == pytest.approx(np.mean(scores[same] <= third))
 
 
 def test_a_collapsed_network_is_called_so(make_recipe, drawn_faces, capsys):

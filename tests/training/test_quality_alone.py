@@ -79,7 +79,7 @@ def test_an_embedding_that_is_learned_beside_it_stays_in_training(recipe, make_r
     onward = both.model_copy(
         update={"backbone": both.backbone.model_copy(update={"weights": str(tmp_path / "1.onnx")})}
     )
-    network = Learner(onward, 4, sample=TrainingData(onward).sample).network.eval()
+    network = Learner(onward, 4, source=TrainingData(onward).source).network.eval()
     images = to_network_input(torch.from_numpy(crops))
     with torch.no_grad():
         torch.testing.assert_close(network(images)["log_scale"], trained(images)["log_scale"], rtol=1e-4, atol=1e-4)

@@ -132,7 +132,7 @@ def test_every_file_is_listed_for_the_wheel():
         ("method.degrees=2", "degrees"),
         ("backbone.name=iresnet51", "no backbone 'iresnet51', did you mean 'iresnet"),
         ("optim.milestones=[40]", "before the end"),
-        ("optim.milestones=[9,3]", "^casia_rts: optim: milestones .* must rise"),
+        ("optim.milestones=[9,3]", r"^casia_rts: optim\.milestones .* must rise"),
         ("optim.lr", "key=value"),
         ("seed.deep=1", "no fields below"),
         ("optim.epochs=[", "valid YAML"),

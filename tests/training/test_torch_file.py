@@ -96,6 +96,14 @@ def test_both_formats_of_pytorch_are_read(tmp_path, legacy):
     assert same(read_file(tmp_path / "file.pt"), state)
 
 
+@pytest.mark.parametrize("part", ["network", "method"])
+def test_a_weight_that_does_not_belong_to_the_recipe_is_named(trained_run, tmp_path, part):
+    state = read_file(trained_run / FILE)
+    torch.save({**state, part: {**state[part], "more": torch.zeros(3)}}, tmp_path / "more.pt")
+    with pytest.raises(ModelError, match=rf"more\.pt: the {part} does not fit the recipe \(more differs\)"):
+        load_network(tmp_path / "more.pt")
+
+
 def test_a_run_with_incomplete_state_is_not_resumed(trained_run, tmp_path, capsys):
     recipe, state = load_checkpoint(trained_run / FILE)
     (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
