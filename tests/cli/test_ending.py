@@ -55,7 +55,7 @@ def test_every_extra_that_is_named_can_be_installed():
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )
 def test_every_error_gives_one_line_and_its_own_status(error, status, message, monkeypatch, capsys):
-    def fail():
+    def fail(*_):
         raise error
 
     monkeypatch.setattr(facerts.cli.doctor, "examine", fail)

@@ -159,7 +159,6 @@ def gone(name):
         ),
         (meta("template_pair_label.txt", "30 12 0", "\n99 12 0"), "label.txt, line 3: template 99 has"),
         (meta("template_pair_label.txt", "30 12 0", "30 12 2"), "label.txt, line 2: 2 is neither 1"),
-        ("label.txt, line 2: '30 12 no' is not TEMPLATE",),
         (
             lambda root: (root / "meta/ijbc_template_pair_label.txt").write_text("\n"),
             r"template_pair_label\.txt: the list is empty",
@@ -170,7 +169,6 @@ def gone(name):
             r"G1\.csv, line 3: template 30 belongs to person 2 here",
         ),
         (meta("1N_gallery_G2.csv", "12,2,c", "13,2,c"), r"G2\.csv, line 2: template 13 has no images"),
-        (r"G2\.csv, line 2: .* is not TEMPLATE_ID,SUBJECT_ID",),
         (meta("1N_gallery_G2.csv", "12,2,c.jpg,7\n", ""), r"G2\.csv: it lists no templates"),
         (
             lambda root: (root / "meta/ijbb_face_tid_mid.txt").touch(),

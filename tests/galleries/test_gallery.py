@@ -207,10 +207,6 @@ def test_a_gallery_survives_its_file_and_says_what_it_is(tmp_path):
         ("person", np.zeros(6, dtype=int), "has no image"),
         ("people", np.array(["a", "a"]), "listed twice"),
         ("embedding", np.zeros((6, SIZE), dtype=np.float32), "unit length"),
-        (
-            "templates",
-            np.ones((2, 3), dtype=np.float32),
-        ),
         ("quality", np.full(6, np.inf, dtype=np.float32), "'quality' has inf"),
         ("percentile", np.full(6, -1.0), "'percentile' has -1"),
         ("reasons", None, "there is no array 'reasons'"),

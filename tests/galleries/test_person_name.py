@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -105,6 +106,10 @@ ENROLLED = {
     "a folder": (
         r"people: the name \\x1b must not .* nothing was enrolled, so rename",
         lambda gallery, scorer, people: gallery.add(scorer, rename(people, "\x1b"), replace=True),
+    ),
+    "embeddings": (
+        r"the name '\\u3164' must have",
+        lambda gallery, scorer, people: gallery.merge(replace(draw(1, 2), person=np.full(2, "\u3164"))),
     ),
     "an option": (
         "a name must not be empty",

@@ -44,15 +44,19 @@ HOSTILE = {
     "a member of negative size": GOOD + header("c.jpg", -tarfile.BLOCKSIZE) + END,
     "a member that leads back to the first": GOOD + header("c.jpg", -5 * tarfile.BLOCKSIZE) + END,
     "a long name of 2^60 bytes": header("x", 1 << 60, tarfile.GNUTYPE_LONGNAME) + GOOD + END,
+    "a long name of negative size": header("x", -512, tarfile.GNUTYPE_LONGNAME) + GOOD + END,
     "a pax header of 2^60 bytes": header("x", 1 << 60, tarfile.XHDTYPE) + GOOD + END,
     "a pax header of 10 MB": extended(b"10000000 comment=" + b"x" * 10_000_000) + GOOD + END,
+    "a pax header of negative size": header("x", -512, tarfile.XHDTYPE) + GOOD + END,
     "900 pax headers in a row": extended(b"20 path=deep/1.jpg \n") * 900 + GOOD + END,
     "900 long names in a row": member("x", b"y.jpg\0", tarfile.GNUTYPE_LONGNAME) * 900 + GOOD + END,
+    "an endless number": extended(b"1" * 900_000) + GOOD + END,
     "an endless size": extended(b"10010 size=" + b"9" * 9999 + b"\n") + GOOD + END,
     "a size that is not a number": extended(b"12 size=big\n") + GOOD + END,
     "a sparse member": extended(b"22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n28 GNU.sparse.name=a/1.jpg\n")
     + member("a/1.jpg", b"2\n0\n512\n")
     + END,
+    "a sparse map of letters": extended(b"27 GNU.sparse.map=a,b,c,d\n") + member("a/1.jpg") + END,
     "an endless sparse map": extended(b"22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n")
     + member("a/1.jpg", b"99999999\n")
     + END,

@@ -50,6 +50,9 @@ HOSTILE = {
     "46 TiB": table(array("<f8", "(6_324_000_000_000,)".replace("_", ""))),
     "a shape that overflows 64 bits": table(array("<f4", f"({1 << 62}, {1 << 62})")),
     "rows of nothing": table(array("<f4", f"({1 << 40}, 0)")),
+    "text of nothing": packed(
+        {"embeddings": array("<f4", "(1, 4)", bytes(16)), "names": array("<U0", f"({1 << 40},)")}
+    ),
     "a negative shape": table(array("<f4", "(-2, -2)", bytes(16))),
     "zeros compressed a thousandfold": table(array("<f4", "(100, 2000000)", bytes(800_000_000)), zipfile.ZIP_DEFLATED),
     "20 million names": packed(
@@ -71,6 +74,7 @@ HOSTILE = {
     "an expression": table(npy("__import__('os').system('true')")),
     "endless brackets": table(npy("(" * 9000)),
     "an endless header": table(b"\x93NUMPY\x01\x00\xff\xff{"),
+    "a header of 4 GB": table(b"\x93NUMPY\x02\x00\xff\xff\xff\xff{"),
     "a member that is not an array": table(b"<html>"),
     "no member": packed({}),
     "another compression method": table(array("<f4", "(1, 4)", bytes(16)), zipfile.ZIP_LZMA),

@@ -317,8 +317,13 @@ def refused():
             "truncated",
         ),
         "header_second.png": (png(chunk(b"tEXt"), header, pixels), "does not begin with an IHDR chunk"),
+        "long_header.png": (
+            png(chunk(b"IHDR", struct.pack(">IIBBBBBB", 32, 32, 8, RGB, 0, 0, 0, 0)), pixels),
+            "does not begin with an IHDR chunk",
+        ),
         "two_headers.png": (png(header, png_header(9_000, 9_000), pixels), "chunk 'IHDR' at byte 33"),
         "color_type.png": (png(png_header(32, 32, color=5), pixels), "invalid color type 5 or bit depth 8"),
+        "interrupted.png": (png(header, pixels, chunk(b"tEXt"), pixels), "chunk 'IDAT' at byte"),
         "critical.png": (png(header, chunk(b"ABCD"), pixels), "chunk 'ABCD' at byte 33"),
         "no_width.png": (png(png_header(0, 32), pixels), "claims 0 x 32 pixels"),
         "pixels.png": (png(png_header(30_000, 30_000), pixels), "30000 x 30000 pixels are more"),
@@ -330,7 +335,9 @@ def refused():
     }
     found |= {
         "length.webp": (webp(riff_chunk(b"VP8L", plain, length=1 << 31)), "truncated"),
+        "length_of_file.webp": (webp(riff_chunk(b"VP8L", plain), length=1 << 31), "truncated"),
         "no_image.webp": (webp(webp_canvas(32, 32), riff_chunk(b"ABCD", bytes(40))), "it contains no image"),
+        "no_start.webp": (webp(riff_chunk(b"VP8 ", bytes(40))), "its image has no header"),
         "canvas.webp": (
             webp(webp_canvas(32, 33), riff_chunk(b"VP8L", plain)),
             "its image and canvas differ in size",
@@ -358,6 +365,7 @@ def refused():
     }
     found |= {
         "old_kind.bmp": (bmp(60_000, 60_000, header=12), "60000 x 60000 pixels are more"),
+        "old_kind_of_height.bmp": (bmp(3_000, 32_768, header=12), "3000 x 32768 pixels are more"),
         "pixels.bmp": (bmp(100_000, -100_000), "100000 x 100000 pixels are more"),
         "negative.bmp": (bmp(-100_000, 100_000), "claims -100000 x 100000 pixels"),
         "header.bmp": (

@@ -44,6 +44,7 @@ HOSTILE = {
     "10 MB": b"# nothing\n" * 1_000_000,
     "60 KB of keys": b"".join(b"k%d: [1, {a: b}]\n" % number for number in range(3_000)),
     "an endless number": b"seed: " + b"9" * 10_000,
+    "an endless base-60 number": b"seed: " + b"1:" * 5_000 + b"1",
     "an invalid date": b"name: 2001-99-99\n",
     "a Python object": b"name: !!python/object/apply:os.system [true]\n",
     "keys that are not text": b"1: 2\n[a]: 3\n",
@@ -60,5 +61,6 @@ HOSTILE = {
     "a width of 10^12": changed("backbone", width=1e12),
     "a width that is not a number": changed("backbone", width=float("nan")),
     "heads of 10^12": changed("method", degrees=10**12),
+    "infinitely many epochs": changed("optim", epochs=float("inf")),
     "a batch of 10^30": changed("optim", batch_size=10**30),
 }

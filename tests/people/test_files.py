@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -84,9 +85,19 @@ BROKEN_GROUPS = [
     ("highest", lambda _: np.array(2**63, np.uint64), r"'highest' has 9\.22337e\+18"),
     ("table", lambda _: np.array("../faces.npz"), r"'\.\./faces\.npz' is no name"),
 ]
+# Numbers that an array may not have.
+OUT_OF_RANGE = {
+    "faces-*.npz": {"image": -2, "size": -2, "number": -1, "points": -np.inf, "embedding": np.nan, "percentile": 101},
+    "groups.npz": {"suggested": -2, "probability": 2, "highest": -3, "min_quality": np.nan},
+}
 BROKEN = [
     *(("faces-*.npz", *each) for each in BROKEN_FACES),
     *(("groups.npz", *each) for each in BROKEN_GROUPS),
+    *(
+        (pattern, name, partial(np.full_like, fill_value=value), f"'{name}' has")
+        for pattern, ranges in OUT_OF_RANGE.items()
+        for name, value in ranges.items()
+    ),
 ]
 
 
