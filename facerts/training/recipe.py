@@ -54,9 +54,9 @@ class Augmentation(Section):
     """Random changes of the training crops; ``facerts.training.augment`` makes them.
 
     Attributes:
-        views: number of different views of each image, which come again in turn; the first is the image itself, the
-            others are the same for every seed, and only mirroring is drawn anew. Teachers that see the views are then
-            asked once for each, before the training. null for a new view in every epoch.
+        views: number of different views of each image, which take turns; the first is the image itself, the others are
+            the same for every seed, and only mirroring is drawn anew. Teachers that see the views are then asked once
+            for each, before the training. null for a new view in every epoch.
         flip: mirror half of the images.
         scale: maximum relative change of the crop's scale, e.g. 0.1.
         shift: maximum shift, as a share of the crop's side.
@@ -87,17 +87,16 @@ class Data(Section):
     Attributes:
         name: name of the data set, written into exported models.
         terms: license terms of the images, written into exported models.
-        train: sources with identities, joined.
-        unlabeled: sources without identities, joined; used only to learn from the teachers.
+        train: sources with identities; several are combined.
+        unlabeled: sources without identities; used only to learn from the teachers.
         unlabeled_share: share of unlabeled images in every batch.
-        non_faces: sources of crops that show no face, each of which comes as often as any other, however many crops it
-            has. The network then gets two further outputs: ``not_a_face``, which tells them from all others, and
-            ``covered``, which tells what covers a face.
-        non_face_share: share of them in every batch.
+        non_faces: sources of crops without a face, drawn equally often whatever their size. The network then has two
+            more outputs: ``not_a_face``, and ``covered`` for covered faces.
+        non_face_share: share of non-faces in every batch.
         holdout_identities: number of identities, chosen by the seed, that are held out of training for validation;
-            below 1, their share, of which there are then at least four.
+            below 1, their share, and then at least four.
         augmentation: see ``Augmentation``.
-        workers: number of processes that decode; 0 decodes in the training process.
+        workers: number of decoding processes; 0 decodes in the training process.
         per_identity: images of each person in a batch, for methods that draw batches by identity.
     """
 
@@ -136,20 +135,21 @@ class Backbone(Section):
     """The network: a name from ``facerts.nn.BACKBONES`` and its size.
 
     Attributes:
-        name: name of the backbone; ``torchvision/NAME`` is a classifier of torchvision's without its last layers.
+        name: name of the backbone; ``torchvision/NAME`` is a torchvision classifier without its last layers.
         input_size: side in pixels to which the network resizes the crops.
         width: number of channels, relative to the published network.
         dropout: dropout rate before the heads.
         embedding_size: number of dimensions of the embedding.
-        embedding: whether the trained network has an embedding. Without one it gives a quality for any recognizer. It
-            learns the method's heads from teachers' embeddings of the views, projected to ``embedding_size``
-            dimensions; and these embeddings, too, in training alone, if ``teacher.cosine`` or ``.similarities`` say so.
+        embedding: whether the trained network has an embedding. Without one, it predicts a quality for any recognizer
+            and learns the method's heads from the teachers' embeddings of the views, projected to ``embedding_size``
+            dimensions. During training it also learns these embeddings, by the weights ``teacher.cosine`` and
+            ``.similarities``.
         weights: initial weights: a run or checkpoint, which also provides the class centers and, for the same method,
-            the heads if they fit; a file of ``facerts export`` or the name of a model that ships; or a file of
-            published weights (``facerts.nn.arcface_torch``).
+            the heads if they fit; a file of ``facerts export`` or the name of a bundled model; or a file of published
+            weights (``facerts.nn.arcface_torch``).
         frozen: train only heads and class centers; trunk and embedding keep their initial weights.
         adapt: before training, adapt the embedding of the initial weights to the training people, in closed form; the
-            value is the share of these people's own covariance, see ``facerts.training.adapt``. null does not.
+            value is the weight of these people's covariance, see ``facerts.training.adapt``. null: off.
     """
 
     name: Annotated[str, _known("backbone", BACKBONES, is_backbone)]
@@ -193,10 +193,10 @@ class Teacher(Section):
         method: weight of the method's loss.
         method_embedding: embedding that the method's loss compares with the class centers: that of the "student", or
             that of the "teachers" for the augmented view, which trains only the method's other heads.
-        expected_weight: for ``crfiqa`` with ``target: cosine``, the number of other images of a person that weigh as
-            much as what the teachers' answers make expect of a view's cosine to the own center; see
-            ``facerts.training.expected_cosine``. null for the cosine alone.
-        qualities: models whose quality of each view is one of these answers.
+        expected_weight: for ``crfiqa`` with ``target: cosine``, the number of a person's other images at which the
+            measured cosine of a view to its center counts as much as the cosine predicted from the teachers' outputs;
+            see ``facerts.training.expected_cosine``. null for the measured cosine alone.
+        qualities: models whose quality of each view is one of these outputs.
         cache: folder for the teachers' embeddings; by default in the run's folder. Runs may share one.
     """
 
@@ -220,8 +220,8 @@ class Optim(Section):
     """Optimization by SGD with momentum or by AdamW.
 
     Attributes:
-        epochs: passes over the training images; a share of one is allowed. 0 trains nothing: the run is the initial
-            weights, as ``backbone.adapt`` leaves them.
+        epochs: passes over the training images, also fractions. 0 trains nothing: the run keeps the initial weights,
+            adapted by ``backbone.adapt``.
         batch_size: images per step.
         algorithm: "sgd", or "adamw" (Loshchilov and Hutter, "Decoupled Weight Decay Regularization", ICLR 2019), for
             which ``momentum`` is its first β.
@@ -233,9 +233,9 @@ class Optim(Section):
         milestones: epochs after which the rate is multiplied by ``decay``.
         warmup_epochs: epochs over which the rate rises linearly.
         margin_ramp: share of the run over which the margin rises from 0; 0 for the full margin at once. The RTS paper
-            ramps the margin of ArcFace heads only; so do the recipes that ship.
+            ramps the margin of ArcFace heads only; so do the bundled recipes.
         clip_norm: maximum norm of the gradient of network and method; that of the class centers is not clipped, as in
-            the field's code. The norm before is logged. null for no clipping.
+            the field's code. The norm before is logged. null: no clipping.
         average: decay of a moving average of the network's weights, which is then used for validation and export;
             null for none.
     """
