@@ -20,10 +20,10 @@ from facerts.metrics.all_pairs import compare_all
 from facerts.metrics.error_versus_reject import error_versus_reject
 from facerts.metrics.intervals import Interval
 from facerts.training.posthoc_features import Features, Floats, features_of
+from facerts.training.validation import FMRS, lowest_fmr
 
 HEAD, NORM = "head", "norm"
 END = 0.3
-FMRS = (1e-3, 1e-2, 1e-1)
 # With fewer, a single pair would decide about the threshold, or about the areas.
 MIN_ACCEPTED = MIN_ERRORS = 10
 REPLICATES = 300
@@ -132,7 +132,7 @@ def measure_head(
     theirs = {"clean": stored.pop("clean_quality"), "degraded": stored.pop("degraded_quality")}
     parts = {"clean": Features(*(values[rows] for values in features)), "degraded": Features(**stored)}
     pairs = {name: compare_all(part.unit, labels) for name, part in parts.items()}
-    fmr = next((rate for rate in FMRS if rate * pairs["clean"].impostors >= MIN_ACCEPTED), max(FMRS))
+    fmr = lowest_fmr(pairs["clean"], MIN_ACCEPTED) or max(FMRS)
     comparisons = []
     for name in ("clean", "degraded"):
         qualities = {HEAD: quality_of(parts[name]), reference.name: theirs[name]}

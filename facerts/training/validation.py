@@ -19,14 +19,13 @@ from facerts.embedding.outputs import Embedder
 from facerts.errors import DataError
 from facerts.evaluation.while_training import NetworkEmbedder, measure_pairs
 from facerts.io.console import warn
-from facerts.metrics.all_pairs import compare_all, tar_estimates
+from facerts.metrics.all_pairs import AllPairs, compare_all, tar_estimates
 from facerts.metrics.error_versus_reject import error_versus_reject
 from facerts.metrics.intervals import Interval, percentile_interval
 from facerts.training.init_weights import init_weights
 from facerts.training.recipe import Recipe, Validation
 from facerts.training.teachers import open_teachers
 
-# FMRs of thresholds: the lowest at which enough impostor pairs match.
 FMRS = (1e-3, 1e-2, 1e-1)
 # Share of the pairs that are rejected at most.
 REJECTED = 0.3
@@ -78,6 +77,11 @@ class Validator:
             yield benchmark.name, measure_pairs(embedder, benchmark, flip=self._flip)
 
 
+def lowest_fmr(pairs: AllPairs, matches: float) -> float | None:
+    """The lowest of ``FMRS`` at which so many impostor pairs match; None if there are too few pairs."""
+    return next((fmr for fmr in FMRS if fmr * pairs.impostors >= matches), None)
+
+
 def heldout_paths(settings: Validation) -> list[str]:
     """The sources of held-out identities that exist."""
     absent = absent_sets(settings)
@@ -114,9 +118,11 @@ class TeachersErrors:
         for embedder in teachers:
             embedding = embed_source(embedder, source, flip=False).embedding
             try:
-                self._pairs[embedder.name] = compare_all(embedding, source.labels)
+                pairs = self._pairs[embedder.name] = compare_all(embedding, source.labels)
             except ValueError as error:
                 raise DataError(f"{source.name}: {error}") from error
+            if lowest_fmr(pairs, 1) is None:
+                raise DataError(f"{source.name}: has only {pairs.impostors} pairs of two people; hold out more people")
 
     def measure(self, embedder: Embedder) -> dict[str, float]:
         """The area (``pauc``) for each teacher, and their mean: 1 for a random order, lower is better."""
@@ -124,7 +130,7 @@ class TeachersErrors:
         assert quality is not None
         areas = {}
         for name, pairs in self._pairs.items():
-            fmr = next(fmr for fmr in FMRS if fmr * pairs.impostors >= 1)
+            fmr = lowest_fmr(pairs, 1) or max(FMRS)
             curves = error_versus_reject(pairs, {"quality": quality}, [fmr], replicates=0)[fmr]
             areas[f"area_{name}"] = curves.by["quality"].area[REJECTED].value
         return {"area": float(np.mean(list(areas.values()))), **areas}
@@ -149,7 +155,7 @@ def compare_with_start(recipe: Recipe, source: Source, trained: Embedder) -> str
         pairs = [compare_all(embedding, labels) for embedding in embeddings]
     except ValueError:  # no two people, or none with two images
         pairs = []
-    fmr = next((fmr for fmr in FMRS if pairs and fmr * pairs[0].impostors >= MIN_FALSE_MATCHES), None)
+    fmr = lowest_fmr(pairs[0], MIN_FALSE_MATCHES) if pairs else None
     if fmr is None:
         return (
             f"{source.name} has too few pairs to tell whether this model is better than {start}: use {start}, or more "

@@ -10,7 +10,7 @@ from facerts.datasets import open_source
 from facerts.datasets.synthetic import write_synthetic_faces
 from facerts.embedding import load_embedder
 from facerts.embedding.onnx_embedder import OnnxQuality
-from facerts.errors import Error
+from facerts.errors import DataError, Error
 from facerts.evaluation.while_training import NetworkEmbedder, to_network_input
 from facerts.training.checkpoint import load_network
 from facerts.training.export import export_run
@@ -115,6 +115,12 @@ def test_variances_of_the_teachers_embeddings_are_learned_by_the_whole_network(m
         train(make_recipe(*alone, *pfe, f"optim.lr={rate}"), tmp_path / rate)
         trunks.append(load_network(tmp_path / rate).network.state_dict())
     assert not torch.allclose(*(trunk["trunk.stem.0.weight"] for trunk in trunks))
+
+
+def test_too_few_people_to_measure_it_on_are_refused(tmp_path, teacher):
+    write_synthetic_faces(tmp_path / "people", identities=2, images=2)
+    with pytest.raises(DataError, match="people: has only 4 pairs of two people; hold out more people"):
+        TeachersErrors(open_source(tmp_path / "people"), open_teachers([str(teacher)]))
 
 
 def test_its_area_is_that_of_a_loop_over_pairs(tmp_path, teacher):
