@@ -212,18 +212,20 @@ class Recognizer(ModelPart):
         """Embeddings ``(N, d) float32``, of unit length, of aligned crops ``(N, 112, 112, 3) uint8`` RGB."""
         return self.outputs(crops).embedding
 
-    def match_threshold(self, fmr: float) -> MatchThreshold:
+    def match_threshold(self, fmr: float, *, flip: bool = False) -> MatchThreshold:
         """The cosine similarity at or above which two faces match, at a false match rate on the calibration pairs.
 
         Args:
             fmr: one of the false match rates that the model was calibrated for.
+            flip: the embeddings are sums over the crop and its mirror image.
         """
         calibration = self.description.calibration
         matching = None if calibration is None else calibration.matching
-        if matching is not None and matching.flip:
+        if matching is not None and matching.flip != flip:
+            kinds = ("only the crop", "the crop and its mirror image")
             raise ModelError(
-                f"{self.name} has match thresholds for embeddings of the crop and its mirror image, not of only the "
-                "crop; calibrate it again with flip=false"
+                f"{self.name} has match thresholds for embeddings of {kinds[matching.flip]}, not of "
+                f"{kinds[flip]}; calibrate it again with flip={'true' if flip else 'false'}"
             )
         thresholds = {} if matching is None else matching.thresholds
         for rate, threshold in thresholds.items():
