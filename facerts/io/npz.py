@@ -110,7 +110,7 @@ def read_npz(path: str | Path, *, plain: bool = False) -> dict[str, NDArray[Any]
     """Read the arrays of a file, by name, without unpickling anything; for ``plain`` see ``ArrayFormat``."""
     path = Path(path)
     arrays: dict[str, NDArray[Any]] = {}
-    what = "the file"
+    what = ""
     try:
         with open(path, "rb", opener=regular) as file, zipfile.ZipFile(file) as archive:
             limit, used = memory_limit(path, plain=plain), 0
@@ -125,10 +125,10 @@ def read_npz(path: str | Path, *, plain: bool = False) -> dict[str, NDArray[Any]
                         )
                     arrays[name] = _read(archive, member)
     except OSError as error:
-        raise DataError(f"{path}: {what} cannot be read ({error.strerror or error})") from error
-    except zipfile.BadZipFile as error:
-        raise DataError(f"{path}: not an .npz file, or a broken one ({error})") from error
-    except (ValueError, OverflowError, EOFError, RuntimeError, zlib.error) as error:
+        raise DataError(f"{path}: {what or 'the file'} cannot be read ({error.strerror or error})") from error
+    except (ValueError, OverflowError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+        if not what:
+            raise DataError(f"{path}: not an .npz file, or a broken one ({error})") from error
         raise DataError(
             f"{path}: {what} cannot be read ({error}); the file must contain only numbers and text, no Python objects"
         ) from error
