@@ -70,7 +70,7 @@ def train(recipe: Recipe, folder: str | Path, *, resume: bool = False, budget_s:
         file = Path(folder) / checkpoint.FILE
         # All processes exchange the result, because the first may be about to write to the folder.
         if any(processes.all_gather_object(_is_not_empty(file.parent))) and not resume:
-            raise Error(f"{folder}: not empty; resume the run in it, or choose another folder")
+            raise Error(f"{folder}: not empty; resume the run in it (--resume), or choose another folder (--out)")
         with locked(file) if processes.first else nullcontext():
             _Run(recipe, file, processes).train(deadline)
         return file

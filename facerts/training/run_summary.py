@@ -84,7 +84,7 @@ class RunSummary:
             "length": f"{recipe.optim.epochs:g} epochs of {self.steps_per_epoch:,} steps of "
             f"{recipe.optim.batch_size:,} images: {self.total:,} steps"
             if self.total
-            else "no steps",
+            else "no training steps",
         }
         if backbone.weights is not None:
             adapted = "" if backbone.adapt is None else ", its embedding adapted to these people"
@@ -117,12 +117,14 @@ class RunSummary:
             say(f"  the schedule was shortened to {step:,} of {self.total:,} steps, to keep within the budget")
         if self.losses:
             say(f"  means of the last steps: {summarize(self.losses)}")
-        for name, metrics in self.validation.items():
+        # Without a step, the validation has just been printed.
+        for name, metrics in self.validation.items() if self.total else ():
             say(f"  {name}: {summarize(metrics)}")
         for verdict in verdicts:
             say(f"  {verdict}")
         say(f"  {self.folder} has {checkpoint.FILE}, recipe.yaml, {FILE} and tensorboard/")
-        self._print_next()
+        if not any(verdict.startswith("worse") for verdict in verdicts):
+            self._print_next()
 
     def print_finished(self, step: int) -> None:
         """That there is nothing left to train."""

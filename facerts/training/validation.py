@@ -179,9 +179,9 @@ def start_verdict(start: str, people: int, images: int, fmr: float, before: floa
         f"{after - before:+.4f}{interval}), on {people} held-out people ({images} images)"
     )
     if few:
-        return f"not clearly better than {measured}, too few to tell; use {start}, or more people"
+        return f"not clearly better than {measured}, too few to tell; hold out more, or use {start}"
     if high < 0 and people >= MIN_PEOPLE:
         return f"better than {measured}"
     if low > 0:
         return f"worse than {measured}; use {start}"
-    return f"not clearly better than {measured}; use {start}, or more people"
+    return f"not clearly better than {measured}; with more people it may be; until then, use {start}"

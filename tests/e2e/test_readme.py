@@ -34,6 +34,8 @@ def test_the_training_commands_run_as_they_stand(tmp_path, monkeypatch, capsys):
     printed = capsys.readouterr()
     assert "not clearly better than facerts-small" in printed.err
     assert "94% [83, 99]" in printed.out
+    assert run("evaluate", "verification", "--model", "facerts-small", "--data", "others", "--out", "shipped") == 0
+    assert "85% [68, 93]" in capsys.readouterr().out
     assert load_embedder(tmp_path / "mine.onnx").name == "mine"
     (own,) = re.findall(r"`facerts (train faces_small [^`]*)`", section)
     assert run(*own.split(), *SMALLER) == 0

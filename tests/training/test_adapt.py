@@ -159,7 +159,7 @@ def test_the_verdict_follows_from_interval_and_people(people, ci95, word):
 
 def test_an_interval_of_no_width_means_too_few_people():
     verdict = start_verdict("shipped", 6, 30, 0.1, 0.0, 0.0, (0.0, 0.0))
-    assert "(difference +0.0000), on 6 held-out people (30 images), too few to tell; use shipped" in verdict
+    assert "(difference +0.0000), on 6 held-out people (30 images), too few to tell; hold out more" in verdict
 
 
 def test_fnmr_and_its_replicates_are_of_the_genuine_pairs():
