@@ -109,7 +109,7 @@ def test_my_faces_adapts_the_model_that_ships_says_whether_it_is_better_and_has_
     assert run("train", "my_faces", "data.train=people") == 0
     text = capsys.readouterr().err
     assert "  start      facerts-small, its embedding adapted to these people" in text
-    assert "  length     no steps" in text
+    assert "  length     no training steps" in text
     verdict = next(line for line in text.splitlines() if "than facerts-small: " in line)
     assert "on 6 held-out people (24 images)" in verdict
     logged = json.loads(Path("runs/my_faces/log.jsonl").read_text().splitlines()[-1])
