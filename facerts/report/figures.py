@@ -227,11 +227,22 @@ def _draw_item(axes: Axes, item: _Item) -> None:
             None if ends is None else np.abs(np.reshape(ends, (2, -1)) - np.atleast_1d(middle))
             for ends, middle in ((item.x_ends, x), (item.ends, y))
         )
-        hollow = {"fmt": "^", "markerfacecolor": "none"} if one.mark == "hollow points" else {"fmt": "o"}
-        points: dict[str, Any] = {"elinewidth": 1, "capsize": 2, "markersize": 4, "clip_on": False, **hollow}
-        # Names stand beside their points.
-        label = None if one.mark == "name" else item.label
-        axes.errorbar(x, y, y_bars, x_bars, color=look.color, label=label, **points)
+        hollow = one.mark == "hollow points"
+        axes.errorbar(
+            x,
+            y,
+            y_bars,
+            x_bars,
+            fmt="^" if hollow else "o",
+            color=look.color,
+            markerfacecolor="none" if hollow else look.color,
+            markersize=4,
+            elinewidth=1,
+            capsize=2,
+            clip_on=False,
+            # Names stand beside their points.
+            label=None if one.mark == "name" else item.label,
+        )
 
 
 def _draw_histogram(axes: Axes, counts: Values, edges: Values, total: int = 0, **look: Any) -> None:
@@ -249,9 +260,10 @@ def _draw_densities(axes: Axes, items: Sequence[_Item]) -> None:
     edges = np.linspace(low, high, bins_of(min(len(item.x) for item in items), BINS) + 1)
     for item in items:
         counts, _ = np.histogram(item.x, edges)
-        filled: dict[str, Any] = {"fill": True, "alpha": 0.45} if item.series.reference else {}
+        gray = item.series.reference
+        look = item.look._replace(linestyle="-", linewidth=1.6)._asdict()
         _draw_histogram(
-            axes, counts, edges, len(item.x), label=item.label, color=item.look.color, linewidth=1.6, **filled
+            axes, counts, edges, len(item.x), label=item.label, fill=gray, alpha=0.45 if gray else None, **look
         )
 
 
