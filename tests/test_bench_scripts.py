@@ -18,7 +18,6 @@ FAST = "facerts-small-noteacher"
 # The script's arguments, and what it prints; what is in braces is replaced.
 SCRIPTS = {
     "bench embed": ("{model} facerts-small --batch 1 --rounds 2", r"facerts-small: [\d.]+ .* ms a crop, .* of foreign"),
-    "way": ("{photo} --detector none", r"scorer.score: \d+ functions in \d+ files of [\d,]+ lines\nfacerts score: "),
     "bench_scoring crops": ("--crops 4 --rounds 1", r"facerts score / ONNX Runtime alone: [\d.]+"),
 }  # fmt: skip
 SLOW = {
