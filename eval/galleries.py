@@ -190,6 +190,10 @@ def measure(
     names = np.array([f"{value:04d}" for value in person])
     clean = replace(pools["clean"].take(enrolled), person=names[enrolled])
     owner = person[enrolled]
+    has_reason, low = clean.reasons != "", clean.percentile < 30
+    rates.add("with a reason", owner, has_reason)
+    rates.add("with a reason, below percentile 30", owner[low], has_reason[low])
+    rates.add("`not_a_face`", owner, np.char.find(clean.reasons, NOT_A_FACE) >= 0)
     before = random.bit_generator.state
     for pool_name, kinds in (("further", FURTHER), ("degraded", DEGRADATIONS)):
         random.bit_generator.state = before
@@ -322,6 +326,7 @@ def print_tables(rates: Rates, others: Rates) -> None:
     for name, kinds in (("degraded", DEGRADATIONS), ("further", FURTHER)):
         table(f"found of {name} that became poor, %", [f"{name}, became poor: {kind}" for kind in kinds])
     table("flagged though correct, %", [f"false alarms{end}" for end in ("", ", people", ", clean gallery")])
+    table("clean images, %", ["with a reason", "with a reason, below percentile 30", "`not_a_face`"])
     kinds = ("degraded, became poor", *SPOILS[1:3], "false alarms")
     rows = [
         [by, *(shown(rates.resampled(f"{by}: {kind}")) for kind in kinds)]
