@@ -233,9 +233,9 @@ class TrainedNetwork(ScoringNetwork):
         return len(self.centers)
 
 
-def load_network(run: str | Path, *, averaged: bool = True) -> TrainedNetwork:
+def load_network(run: str | Path) -> TrainedNetwork:
     """The network of a run; see ``trained_network``."""
-    return trained_network(read_file(run), run, averaged=averaged)
+    return trained_network(read_file(run), run)
 
 
 def trained_network(content: Unchecked, where: object, *, averaged: bool = True) -> TrainedNetwork:

@@ -20,7 +20,6 @@ compared with its own original, as the only image of a person. A network without
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +29,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from facerts.datasets import Joined, Source
-from facerts.embedding import OnnxEmbedder
 from facerts.errors import Error
 from facerts.losses import LossValue
 from facerts.losses.face_loss import Outputs
@@ -40,15 +38,7 @@ from facerts.training.expected_cosine import ExpectedCosines
 from facerts.training.loader import Batch
 from facerts.training.recipe import Recipe
 from facerts.training.recipe import Teacher as TeacherSettings
-from facerts.training.teachers import (
-    CACHE,
-    ViewEmbeddings,
-    embed_cached,
-    embed_crops,
-    joined,
-    open_qualities,
-    open_teachers,
-)
+from facerts.training.teachers import CACHE, ViewEmbeddings, embed_cached, joined, open_qualities, open_teachers
 
 
 class Distillation(nn.Module):
@@ -58,8 +48,7 @@ class Distillation(nn.Module):
         embeddings: ``(N + U, D)`` unit embeddings of the labeled and then the unlabeled images, in data order.
         labels: ``(N,)`` identities.
         size: d of the network's embedding, at most D.
-        teachers: those that see the views; none if they see the images alone.
-        views: what they saw, if they were asked before.
+        views: what the teachers say of the views; None if no loss depends on it.
         cache: folder of what is computed from that, which only expected cosines need.
 
     Attributes:
@@ -78,13 +67,11 @@ class Distillation(nn.Module):
         labels: NDArray[np.int64],
         identities: int,
         size: int,
-        teachers: Sequence[OnnxEmbedder] = (),
         views: ViewEmbeddings | None = None,
         cache: Path | None = None,
     ) -> None:
         super().__init__()
-        self._settings = settings
-        self._teachers, self._views = teachers, views
+        self._settings, self._views = settings, views
         self.register_buffer("embeddings", torch.from_numpy(embeddings))
         directions = principal_directions(embeddings, size) if size < embeddings.shape[1] else np.empty(0)
         self.register_buffer("projection", torch.from_numpy(directions.astype(np.float32)))
@@ -126,12 +113,10 @@ class Distillation(nn.Module):
 
     def embed_views(self, batch: Batch) -> Tensor | None:
         """The teachers' embeddings ``(B, D)`` of a batch's augmented crops; None if no loss depends on them."""
-        if not self._teachers:
+        if self._views is None:
             return None
-        if self._views is not None:
-            found = joined(self._views.rows(batch.samples.numpy(), batch.views.numpy()))
-            return torch.from_numpy(found).to(self.embeddings.device)
-        return torch.from_numpy(embed_crops(self._teachers, batch.crops.cpu().numpy())).to(self.embeddings.device)
+        found = joined(self._views.rows(batch.samples.numpy(), batch.views.numpy()))
+        return torch.from_numpy(found).to(self.embeddings.device)
 
     def method_outputs(self, outputs: Outputs, batch: Batch, views: Tensor | None) -> Outputs:
         """The outputs for the method's loss: the network's, or with what the teachers say of the view instead.
@@ -189,19 +174,19 @@ def open_distillation(recipe: Recipe, source: Source, unlabeled: Source | None, 
 
     ``folder`` is that of the run, for the cache of embeddings unless the recipe names another.
     """
-    settings, data = recipe.teacher, recipe.data
+    settings = recipe.teacher
     if settings is None:
         return None
     assert source.labels is not None
     teachers = open_teachers(settings.models)
     cache = Path(settings.cache) if settings.cache else folder / CACHE
     views = None
-    if settings.embeds_views and data.augmentation.views is not None:
+    if settings.embeds_views:
         images = source if unlabeled is None else Joined([source, unlabeled])
         views = ViewEmbeddings(teachers, images, recipe, cache, open_qualities(settings.qualities))
         embeddings = views.originals()
     else:
-        sources = [images for images in (source, unlabeled) if images is not None]
+        sources = [source] if unlabeled is None else [source, unlabeled]
         embeddings = np.concatenate([embed_cached(teachers, images, cache) for images in sources])
     max_size, size = embeddings.shape[1], recipe.backbone.embedding_size
     if size > max_size:
@@ -209,13 +194,4 @@ def open_distillation(recipe: Recipe, source: Source, unlabeled: Source | None, 
             f"backbone.embedding_size {size} must be at most {max_size}, the size of the embeddings of "
             f"{' and '.join(settings.models)} together"
         )
-    return Distillation(
-        settings,
-        embeddings,
-        source.labels,
-        len(source.identities),
-        size,
-        teachers if settings.embeds_views else (),
-        views,
-        cache,
-    )
+    return Distillation(settings, embeddings, source.labels, len(source.identities), size, views, cache)

@@ -55,8 +55,8 @@ class Augmentation(Section):
 
     Attributes:
         views: number of different views of each image, which take turns; the first is the image itself, the others are
-            the same for every seed, and only mirroring is drawn anew. Teachers that see the views are then asked once
-            for each, before the training. null for a new view in every epoch.
+            the same for every seed, and only mirroring is drawn anew. Teachers that see the views, which need this, are
+            asked once for each, before the training. null for a new view in every epoch.
         flip: mirror half of the images.
         scale: maximum relative change of the crop's scale, e.g. 0.1.
         shift: maximum shift, as a share of the crop's side.
@@ -186,8 +186,8 @@ class Teacher(Section):
 
     Attributes:
         models: ONNX files with their descriptions; the target is the mean of their cosines.
-        target: "image" runs the teachers once on each training image and its mirror image; "view" runs them at every
-            step on the augmented view that the network sees.
+        target: embeddings of each training "image" and its mirror image, or of the augmented "view" that the network
+            sees.
         cosine: weight of 1 − cos of the network's embedding and the target.
         similarities: weight of the squared error of the cosines between a batch's images.
         method: weight of the method's loss.
@@ -413,11 +413,16 @@ class Recipe(Section):
             yield "teacher.qualities tell what cosines to expect: set teacher.expected_weight, such as 4"
         if teacher is not None and teacher.expected_weight is not None:
             learns_cosine = (name, self.method.get("target")) == ("crfiqa", "cosine")
-            if not learns_cosine or teacher.method_embedding == "student" or kept is None:
+            if not learns_cosine or teacher.method_embedding == "student":
                 yield (
                     "teacher.expected_weight is about what crfiqa learns from teachers: set method.name: crfiqa, "
-                    "method.target: cosine, teacher.method_embedding: teachers and data.augmentation.views"
+                    "method.target: cosine and teacher.method_embedding: teachers"
                 )
+        if teacher is not None and teacher.embeds_views and kept is None:
+            yield (
+                "teacher.target: view and teacher.method_embedding: teachers ask the teachers about views that come "
+                "again: set data.augmentation.views, such as 4"
+            )
         for kind, paths, share, images in (
             ("unlabeled", data.unlabeled, data.unlabeled_share, self.unlabeled_size),
             ("non_face", data.non_faces, data.non_face_share, self.non_face_size),

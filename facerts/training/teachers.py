@@ -72,11 +72,6 @@ def joined(unit: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
     return np.concatenate(unit, axis=1) / np.float32(np.sqrt(len(unit)))
 
 
-def embed_crops(teachers: Sequence[OnnxEmbedder], crops: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """``(B, D)`` joined unit embeddings of RGB crops ``(B, 112, 112, 3)``, without flipping."""
-    return joined([teacher(crops).embedding for teacher in teachers])
-
-
 def embed_cached(teachers: Sequence[OnnxEmbedder], source: Source, cache: Path) -> NDArray[np.float32]:
     """``(N, D)`` joined unit embeddings of a source's images plus their mirrors', from the cache if it has them.
 

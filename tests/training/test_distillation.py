@@ -14,7 +14,8 @@ from facerts.training.learner import Learner
 from facerts.training.loader import Batch, TrainingData
 from facerts.training.loop import train
 from facerts.training.recipe import Teacher
-from facerts.training.teachers import embed_cached, embed_crops, open_teachers
+from facerts.training.teachers import embed_cached, joined, open_teachers
+from tests.foreign import joined_embeddings
 
 SIZE = 16
 SHORT = ("optim.epochs=1", "optim.milestones=[]")
@@ -50,13 +51,10 @@ def test_a_teacher_embeds_each_image_and_its_mirror_once(teacher, other_teacher,
 def test_the_cosine_of_several_teachers_is_the_mean_of_theirs(teacher, crops):
     # A teacher may be a model that ships, by its name.
     models = str(teacher), "facerts-small"
-    together = embed_crops(open_teachers(models), crops).astype(np.float64)
+    together = joined([each(crops).embedding for each in open_teachers(models)]).astype(np.float64)
     assert together.shape == (len(crops), SIZE + 128)
     each = [load_embedder(find_model(model))(crops).embedding.astype(np.float64) for model in models]
-    for i in range(len(crops)):
-        for j in range(len(crops)):
-            expected = sum(float(unit[i] @ unit[j]) for unit in each) / 2
-            assert together[i] @ together[j] == pytest.approx(expected, abs=1e-6)
+    np.testing.assert_allclose(together @ together.T, sum(unit @ unit.T for unit in each) / 2, atol=1e-6)
 
 
 def test_the_loss_of_two_teachers_against_a_loop():
@@ -131,6 +129,7 @@ def test_with_teachers_embeddings_an_unlabeled_image_is_a_person_of_its_own(
 ):
     recipe = make_recipe(
         f"teacher={{models: [{teacher}], method_embedding: teachers}}",
+        "data.augmentation={views: 2, flip: false}",
         f"data.unlabeled={unlabeled_faces}",
         *UNLABELED,
         *SHORT,
@@ -146,10 +145,8 @@ def test_with_teachers_embeddings_an_unlabeled_image_is_a_person_of_its_own(
     # The cosine of a view of an unlabeled image and of the image itself, by the teacher alone.
     alone = open_teachers([str(teacher)])
     originals = np.stack([data.unlabeled.crop(index - len(data)) for index in samples[12:].tolist()])
-    mirrored = np.ascontiguousarray(originals[:, :, ::-1])
-    target = F.normalize(torch.from_numpy(embed_crops(alone, originals) + embed_crops(alone, mirrored)))
-    view = torch.from_numpy(embed_crops(alone, given.crops[12:].numpy()))
-    torch.testing.assert_close(found[12:], (view * target).sum(dim=1), atol=1e-4, rtol=1e-4)
+    expected = (joined_embeddings(alone, originals) * joined_embeddings(alone, given.crops[12:].numpy())).sum(axis=1)
+    np.testing.assert_allclose(found[12:], expected, atol=1e-4, rtol=1e-4)
 
     outputs = {"embedding": torch.randn(16, SIZE), "log_scale": torch.zeros(16, 16, requires_grad=True)}
     learner._loss(outputs, given, 0, 1.0).total.backward()
@@ -175,7 +172,7 @@ def test_teachers_embed_each_view_independently(teacher, other_teacher, make_rec
     recipe = make_recipe(
         f"teacher={{{models}, target: view, method_embedding: teachers}}",
         *SHORT,
-        "data.augmentation.change=1",
+        "data.augmentation={views: 2, change: 1, flip: false}",
     )
     _, learner, batch = first_step(recipe, tmp_path)
     outputs = {
@@ -183,7 +180,10 @@ def test_teachers_embed_each_view_independently(teacher, other_teacher, make_rec
         "log_scale": torch.zeros(16, 16, requires_grad=True),
     }
     loss = learner._loss(outputs, batch, 0, 1.0)
-    views = torch.from_numpy(embed_crops(open_teachers(recipe.teacher.models), batch.crops.numpy()))
+    views = learner.teacher.embed_views(batch)
+    # In 16 bits.
+    asked = joined_embeddings(open_teachers(recipe.teacher.models), batch.crops.numpy())
+    np.testing.assert_allclose(views, asked, atol=1e-3)
     target = F.normalize(views @ learner.teacher.projection)
     expected = 1 - F.cosine_similarity(outputs["embedding"].detach(), target).mean()
     assert loss.parts["teacher_distance"].item() == pytest.approx(expected.item(), rel=1e-5)
@@ -220,7 +220,9 @@ def test_a_resumed_run_gives_the_same_weights(
         "two and unlabeled images": [
             f"teacher={{{both}}}", f"data.unlabeled={unlabeled_faces}", *UNLABELED, "optim.average=0.9"
         ],
-        "two, about views": [f"teacher={{{both}, target: view, method_embedding: teachers}}"],
+        "two, about views": [
+            f"teacher={{{both}, target: view, method_embedding: teachers}}", "data.augmentation={views: 2, change: 1}"
+        ],
     }[teachers]  # fmt: skip
     recipe = make_recipe(*overrides, *SHORT, "logging.checkpoint_steps=2")
     whole = load_network(train(recipe, tmp_path / "whole"))

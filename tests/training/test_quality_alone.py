@@ -17,7 +17,7 @@ from facerts.training.export import export_run
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
 from facerts.training.loop import train
-from facerts.training.teachers import embed_crops, open_teachers
+from facerts.training.teachers import open_teachers
 from facerts.training.validation import TeachersErrors
 
 TEACHER = "teacher={{models: {}, method_embedding: teachers, cosine: 0, similarities: 0, method: 1}}"
@@ -128,7 +128,7 @@ def test_its_area_is_that_of_a_loop_over_pairs(tmp_path, teacher):
     source = open_source(tmp_path / "people")
     teachers = open_teachers([str(teacher)])
     crops = np.stack([source.crop(row) for row in range(len(source))])
-    embedding = embed_crops(teachers, crops).astype(np.float64)
+    embedding = teachers[0](crops).embedding.astype(np.float64)
     quality = np.random.default_rng(0).permutation(len(source)) / 10
 
     class Scored:

@@ -11,7 +11,8 @@ from facerts.images.changes import CHANGES
 from facerts.training.augment import KeptViews
 from facerts.training.distillation import open_distillation
 from facerts.training.loader import TrainingData
-from facerts.training.teachers import embed_crops, open_teachers
+from facerts.training.teachers import open_teachers
+from tests.foreign import joined_embeddings
 
 STEPS = 24  # six epochs of four
 AUGMENTATION = "data.augmentation={views: 3, flip: true, rotation: 10, change: 0.5}"
@@ -50,7 +51,7 @@ def test_views_come_again_and_teachers_have_been_asked_for_each(recipe, tmp_path
             seen.setdefault(tuple(key), []).append(crop)
             asked_for.append(kept.view(data.source.crop(key[0]), key[1], key[0]))
         # In 16 bits; an embedding of another image would be far away.
-        np.testing.assert_allclose(found, embed_crops(together, np.stack(asked_for)), atol=1e-3)
+        np.testing.assert_allclose(found, joined_embeddings(together, np.stack(asked_for)), atol=1e-3)
         counts.clear()
     assert sorted(seen) == [(index, view) for index in range(64) for view in range(3)]
     # Six epochs show each of three views twice, half of them mirrored.
