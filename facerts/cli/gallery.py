@@ -79,7 +79,6 @@ def search(
 
     known = _open(place, out)
     scorer = models.open(settings)
-    known.check_model(scorer)
     threshold = known.threshold(fpir, scorer.recognizer)
     matches = known.search(
         scorer,

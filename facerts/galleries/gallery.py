@@ -255,11 +255,7 @@ class Gallery:
     def match(
         self, faces: Sequence[Face], *, fpir: float = 0.01, k: int = 1, recognizer: Recognizer | None = None
     ) -> list[Match]:
-        """As ``search``, for faces that the gallery's model has scored, and accepted or not.
-
-        Args:
-            recognizer: see ``threshold``; None for that of the faces, if they have one.
-        """
+        """As ``search``, for faces that the gallery's model has scored; they may have the ``recognizer`` with them."""
         if k < 1:
             raise Error(f"a search for {k} people; give a number from 1 on")
         recognizer = recognizer or next((face.recognizer for face in faces if face.recognizer), None)

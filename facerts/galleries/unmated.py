@@ -26,6 +26,7 @@ from facerts.metrics.intervals import Interval, percentile_interval, subject_cou
 TAIL = 0.1
 MIN_TAIL = 10
 REPLICATES = 200
+_warn_once = cache(warn)
 # False match rates of a recognizer, lowest first, with their cosine similarities.
 MatchThresholds: TypeAlias = "tuple[tuple[float, float], ...]"
 
@@ -92,8 +93,3 @@ def search_threshold(
         if counts[number].sum() > 1
     ]
     return SearchThreshold(min(1.0, tail_threshold(values, rate)), percentile_interval(np.array(drawn)))
-
-
-@cache
-def _warn_once(text: str) -> None:
-    warn(text)

@@ -7,6 +7,7 @@ import math
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import cache
 from unittest.mock import Mock
 
 import numpy as np
@@ -130,9 +131,8 @@ def test_a_threshold_continues_the_highest_scores_of_people_among_the_others():
 @pytest.fixture
 def warned(monkeypatch):
     """What was warned of, each text at most once in a process."""
-    unmated._warn_once.cache_clear()
     texts = []
-    monkeypatch.setattr(unmated, "warn", texts.append)
+    monkeypatch.setattr(unmated, "_warn_once", cache(texts.append))
     return texts
 
 
