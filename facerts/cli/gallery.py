@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from facerts.cli.option_groups import Commands
-from facerts.cli.output import EXIT_SOME_FAILED, Column, note, number, print_result, print_rows, warn
+from facerts.cli.output import EXIT_SOME_FAILED, Column, note, number, print_result, print_rows
 from facerts.cli.settings import CommandSettings
 from facerts.cli.shared_options import Images, Json, NewGallery, NewTable, ScorerOptions
 from facerts.errors import Error
@@ -48,7 +48,7 @@ def build(
         folder: Images by person: a folder with one subfolder for each, a RecordIO directory or tar shards.
         out: Gallery file to write (.npz), or address of a gallery in a database, which is replaced.
     """
-    _enroll(out, models, settings, folder, json, replace=True)
+    _enroll(out, models, settings, folder, json, new=True)
 
 
 @gallery.command()
@@ -78,8 +78,8 @@ def search(
     from facerts.galleries import Decision, Match
 
     known = _open(place, out)
-    threshold = known.threshold(fpir)
     scorer = models.open(settings)
+    threshold = known.threshold(fpir, scorer.recognizer)
     matches = known.search(
         scorer,
         images,
@@ -89,21 +89,19 @@ def search(
         largest=largest,
         progress="searching",
     )
-    if warning := threshold.warning(fpir):
-        warn(warning)
     # Those who were found first, then the unknown, then what says nothing.
     order = [*Decision]
     counts = Counter(match.decision for match in matches)
     summary = {
         "threshold": round(threshold.cosine, 4),
-        "threshold_ci95": [round(side, 4) for side in threshold.ci95],
+        "threshold_ci95": threshold.ci95 and [round(side, 4) for side in threshold.ci95],
         "fpir": fpir,
         **{decision.value.replace(" ", "_"): counts[decision] for decision in order},
     }
     if not json and counts[Decision.UNKNOWN]:
         say(
             f"unknown: nobody is similar enough for an FPIR of {fpir:g}, at which {100 * fpir:g}% of the searches for "
-            "people who are not enrolled find somebody; a higher --fpir finds more of those who are"
+            "people who are not enrolled find somebody; more images of each person find more of those who are"
         )
     print_result(
         summary,
@@ -263,13 +261,15 @@ def _enroll(
     settings: CommandSettings,
     images: list[str],
     json: bool,
-    **how: Any,
+    *,
+    new: bool = False,
+    person: str | None = None,
 ) -> None:
     from facerts.scoring.reasons import REJECTING
 
     known, scorer = _open(place), models.open(settings)
-    minimum = settings.min_quality_of(scorer)
-    enrolled = known.add(scorer, images, min_quality=minimum, progress="enrolling", **how)
+    how: dict[str, Any] = {"min_quality": settings.min_quality_of(scorer), "progress": "enrolling", "person": person}
+    enrolled = known.build(scorer, images, overwrite=True, **how) if new else known.add(scorer, images, **how)
     why = [next((reason for reason in REJECTING if reason in each.reasons), "unreadable") for each in enrolled.rejected]
     result = {
         "people": enrolled.people,

@@ -135,6 +135,6 @@ def _search(scorer: Scorer, place: str, fpir: float) -> TrackSearch:
 
     gallery = Gallery(Gallery(place).read())
     gallery.check_model(scorer)
-    if warning := gallery.threshold(fpir).warning(fpir):
-        warn(warning)
-    return TrackSearch(gallery, fpir)
+    # A gallery that cannot be searched is not to fail at the first track, nor a warning to come then.
+    gallery.threshold(fpir, scorer.recognizer)
+    return TrackSearch(gallery, fpir, scorer.recognizer)

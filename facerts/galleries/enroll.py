@@ -18,7 +18,7 @@ from facerts.errors import DataError, Error, ModelError
 from facerts.galleries.enrollments import SEPARATOR, Enrollments
 from facerts.galleries.person_name import person_name
 from facerts.scoring.face import Face, embedded
-from facerts.scoring.inputs import BytesLike, ImageInputs, lazy_inputs
+from facerts.scoring.inputs import BytesLike, Color, ImageInputs, lazy_inputs
 from facerts.scoring.reasons import in_words
 from facerts.scoring.scorer import Scorer
 
@@ -98,7 +98,7 @@ def _checked(face: object, scorer: Scorer, *, by_content: bool) -> Face:
 def people_of(source: Source) -> list[str]:
     """The person of each image."""
     if source.labels is None:
-        raise DataError(f"{source.name}: no people; give a folder with one subfolder of images for each person")
+        raise DataError(f"{source.name}: no people; give a folder with one subfolder for each, or person=NAME")
     try:
         names = [person_name(str(name)) for name in source.identities]
     except Error as error:
@@ -106,7 +106,15 @@ def people_of(source: Source) -> list[str]:
     return [names[label] for label in source.labels.tolist()]
 
 
-def enroll(scorer: Scorer, images: Any, person: str | None, **options: Any) -> tuple[Enrollments, tuple[Rejected, ...]]:
+def enroll(
+    scorer: Scorer,
+    images: Any,
+    person: str | None = None,
+    *,
+    min_quality: float | None = None,
+    color: Color = "RGB",
+    progress: str = "",
+) -> tuple[Enrollments, tuple[Rejected, ...]]:
     """Score the largest face of each image, and keep those that are good enough; see ``Gallery.add``."""
     if person is None and not isinstance(images, Source):
         several = images if isinstance(images, list | tuple) else [images]
@@ -117,7 +125,8 @@ def enroll(scorer: Scorer, images: Any, person: str | None, **options: Any) -> t
             )
         images = open_source(images)
     people = people_of(images) if person is None else repeat(person_name(person))
-    faces = scored_faces(scorer, images, ENROLLMENT_KEEP, by_content=True, largest=True, **options)
+    how: dict[str, Any] = {"by_content": True, "largest": True, "color": color, "progress": progress}
+    faces = scored_faces(scorer, images, ENROLLMENT_KEEP, min_quality, **how)
     kept, vectors, rejected = [], [], []
     for name, face in zip(people, faces, strict=person is None):
         row, vector = face.row, face.vector

@@ -157,8 +157,8 @@ class Enrollments:
         return nearest_other_rows(self.templates, self.embedding[rows], self.row[rows])
 
     @cached_property
-    def threshold(self) -> Callable[[float], SearchThreshold]:
-        """The minimum cosine of a match, at a false positive identification rate."""
+    def threshold(self) -> Callable[..., SearchThreshold]:
+        """The minimum cosine of a match, see ``search_threshold`` for the rate and the recognizer's thresholds."""
         rows = sampled_rows(len(self))
         scores = self.nearest_others(rows)[1]
         # A threshold takes longer than a search, and the requests of a service ask for few different rates.

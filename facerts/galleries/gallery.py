@@ -14,15 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets.source import Source
-from facerts.errors import DataError, Error, MissingExtraError, ModelError
+from facerts.errors import DataError, Error, MissingExtraError, ModelError, check_kind
 from facerts.galleries.check import Finding, Limits, Listed, check_images, listed_rows
 from facerts.galleries.enroll import PROBE_KEEP, Faces, Rejected, enroll, scored_faces
 from facerts.galleries.enrollments import SEPARATOR, BestImage, Enrollments, best_images
 from facerts.galleries.person_name import normal_name
 from facerts.galleries.store import FileStore, GallerySummary, MemoryStore, Store
 from facerts.galleries.unmated import SearchThreshold
-from facerts.scoring.face import Face
+from facerts.scoring.face import Face, embedded
 from facerts.scoring.inputs import Color
+from facerts.scoring.parts import Recognizer
 from facerts.scoring.prepare import storable
 from facerts.scoring.scorer import Scorer
 from facerts.scoring.track import Track
@@ -135,10 +136,17 @@ class Gallery:
 
     @classmethod
     def create(cls, place: str | Path, scorer: Scorer, images: Faces | Source, **options: Any) -> Gallery:
-        """A gallery of these images, in place of what is there; it takes the options of ``add``."""
+        """A new gallery of these images, see ``build``."""
         gallery = cls(place)
-        gallery.add(scorer, images, replace=True, **options)
+        gallery.build(scorer, images, **options)
         return gallery
+
+    def build(self, scorer: Scorer, images: Faces | Source, *, overwrite: bool = False, **options: Any) -> Enrolled:
+        """Enroll images in a new gallery, with the options of ``add``; ``overwrite`` replaces one that is there."""
+        with self._store.reserved(replace=True):
+            if not overwrite and self._store.exists():
+                raise Error(f"{self.name} exists; add to it, or give overwrite=True to replace all that is in it")
+            return self._put(*enroll(scorer, images, **options), replace=True)
 
     def add(
         self,
@@ -146,30 +154,32 @@ class Gallery:
         images: Faces | Source,
         *,
         person: str | None = None,
-        replace: bool = False,
         min_quality: float | None = None,
         color: Color = "RGB",
         progress: str = "",
     ) -> Enrolled:
         """Enroll the largest face of each image; one that is enrolled already, by its path, is enrolled anew.
 
+        A file that is not there yet is created.
+
         Args:
             scorer: the model, and the detector for photos.
             images: images with identities: a folder with one subfolder for each person, records, tar shards. With
                 ``person``, all that ``Scorer.score`` takes, or faces that the scorer has returned; those without a path
                 are named by the SHA-256 of their content.
-            replace: put them in place of what is there, if anything is.
             min_quality: reject faces below this quality; None for the model's threshold that keeps 0.95 of its
                 calibration faces, if it has one; -inf for none. What is not a face is rejected too, unless this is
                 -inf.
             color: order of the channels of arrays: "RGB", or "BGR" for those of OpenCV.
             progress: what a progress bar says; empty for none.
         """
-        with self._store.reserved(replace=replace):
-            if not replace:
+        with self._store.reserved(replace=False):
+            # Nothing keeps others from building in a database meanwhile.
+            is_new = isinstance(self._store, FileStore) and not self._store.exists()
+            if not is_new:
                 self.check_model(scorer)
             new, rejected = enroll(scorer, images, person, min_quality=min_quality, color=color, progress=progress)
-            return self._put(new, rejected, replace=replace)
+            return self._put(new, rejected, replace=is_new)
 
     def merge(self, images: Enrollments) -> Enrolled:
         """Add images that were enrolled elsewhere with the same model."""
@@ -183,9 +193,9 @@ class Gallery:
 
     def remove(
         self,
+        people: str | Iterable[str] = (),
         *,
-        people: Iterable[str] = (),
-        paths: Iterable[str] = (),
+        paths: str | Iterable[str] = (),
         findings: Iterable[Finding | Listed] = (),
     ) -> Removed:
         """Remove people with all their images, images by their paths, and what a check found.
@@ -194,6 +204,7 @@ class Gallery:
         face or is there twice.
         """
         listed = [Listed(normal_name(each.person), each.path, each.reason) for each in findings]
+        people, paths = ([each] if isinstance(each, str) else each for each in (people, paths))
         whole, stored = [*map(normal_name, people)], {*map(storable, paths)}
 
         def edit(known: Enrollments) -> tuple[NDArray[np.bool_], Enrollments]:
@@ -239,16 +250,20 @@ class Gallery:
         """
         self.check_model(scorer)
         faces = scored_faces(scorer, images, PROBE_KEEP, min_quality, largest=largest, color=color, progress=progress)
-        return self.match([*faces], fpir=fpir, k=k)
+        return self.match([*faces], fpir=fpir, k=k, recognizer=scorer.recognizer)
 
-    def match(self, faces: Sequence[Face], *, fpir: float = 0.01, k: int = 1) -> list[Match]:
-        """As ``search``, for faces that the gallery's model has scored, and accepted or not."""
+    def match(
+        self, faces: Sequence[Face], *, fpir: float = 0.01, k: int = 1, recognizer: Recognizer | None = None
+    ) -> list[Match]:
+        """As ``search``, for faces that the gallery's model has scored; they may have the ``recognizer`` with them."""
         if k < 1:
             raise Error(f"a search for {k} people; give a number from 1 on")
-        threshold, content = self.threshold(fpir).cosine, self.summary()
+        recognizer = recognizer or next((face.recognizer for face in faces if face.recognizer), None)
+        threshold, content = self.threshold(fpir, recognizer).cosine, self.summary()
+        faces = embedded(faces)
         usable = [face for face in faces if face.vector is not None and not face.row.rejected]
         for face in usable:
-            _check_model(content, "the model of this face", face.row.model_sha256)
+            _check_model(content, "the model of this face", face.model_sha256)
         candidates: dict[int, list[tuple[str, float]]] = {}
         if usable:
             probes = np.array([face.vector for face in usable], dtype=np.float32)
@@ -256,15 +271,18 @@ class Gallery:
             candidates = dict(zip(map(id, usable), self._store.search(probes, k), strict=True))
         return [_match_of(face, candidates.get(id(face), ()), threshold) for face in faces]
 
-    def threshold(self, fpir: float) -> SearchThreshold:
+    def threshold(self, fpir: float, recognizer: Recognizer | None = None) -> SearchThreshold:
         """The minimum cosine of a match at a false positive identification rate, see ``facerts.galleries.unmated``.
 
         Args:
             fpir: the share of searches for people who are not enrolled that may find somebody, above 0 and below 1.
+            recognizer: the gallery's model, whose match thresholds stand in where the gallery has fewer images than
+                1 / ``fpir``; None to guess.
         """
+        check_kind("a number", fpir=fpir)
         if not 0 < fpir < 1:
             raise Error(f"a false positive identification rate of {fpir:g} is not above 0 and below 1")
-        return self._store.threshold(fpir)
+        return self._store.threshold(fpir, recognizer.match_thresholds() if recognizer else ())
 
     def check(self, limits: Limits | None = None) -> list[Finding]:
         """Enrollments that are poor, not a face, of somebody else, or there twice; most suspicious first."""
@@ -319,14 +337,16 @@ class TrackSearch:
 
     Attributes:
         fpir: share of searches for people who are not in the gallery that may find somebody.
+        recognizer: see ``Gallery.threshold``.
     """
 
     gallery: Gallery
     fpir: float = 0.01
+    recognizer: Recognizer | None = None
 
     def columns(self, track: Track) -> Mapping[str, Any]:
         """What the row of a track says of its person."""
-        (match,) = self.gallery.match([track.as_face()], fpir=self.fpir)
+        (match,) = self.gallery.match([track.as_face()], fpir=self.fpir, recognizer=self.recognizer)
         found = {name: getattr(match, name) for name in ("person", "cosine", "threshold")}
         return {"decision": match.decision.value, "fpir": self.fpir, **found}
 

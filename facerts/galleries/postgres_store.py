@@ -48,10 +48,11 @@ from facerts.galleries.postgres_tables import (
     put_in_place,
     read_images,
     read_state,
+    table_exists,
     use_index,
 )
 from facerts.galleries.store import NOBODY_LEFT, Edit, GallerySummary, Store
-from facerts.galleries.unmated import SearchThreshold, search_threshold
+from facerts.galleries.unmated import MatchThresholds, SearchThreshold, search_threshold
 from facerts.scoring.prepare import storable
 
 STALE = 0.01
@@ -126,7 +127,7 @@ class StrangerSample(NamedTuple):
 
     number: int
     changes: int
-    threshold: Callable[[float], SearchThreshold]
+    threshold: Callable[..., SearchThreshold]
 
 
 class PostgresStore(Store):
@@ -142,6 +143,10 @@ class PostgresStore(Store):
 
     def close(self) -> None:
         self.connections.close()
+
+    def exists(self) -> bool:
+        with self.connections.transaction() as connection:
+            return table_exists(connection, "about")
 
     def summary(self) -> GallerySummary:
         with self.connections.transaction() as connection:
@@ -229,9 +234,9 @@ class PostgresStore(Store):
                 raise connection.contradiction("it has no people")
             return found
 
-    def threshold(self, fpir: float) -> SearchThreshold:
+    def threshold(self, fpir: float, matching: MatchThresholds) -> SearchThreshold:
         with self._lock:
-            return self._fitting_strangers().threshold(fpir)
+            return self._fitting_strangers().threshold(fpir, matching)
 
     def _fitting_strangers(self) -> StrangerSample:
         with self.connections.transaction() as connection:

@@ -158,11 +158,11 @@ def create_tables(connection: GalleryConnection, size: int) -> None:
     address = connection.address
     # Two processes that build the same gallery take turns.
     connection.execute("SELECT pg_advisory_xact_lock(hashtext('facerts'), hashtext(%s))", (address.gallery,))
-    if not _exists(connection):
+    if not table_exists(connection):
         connection.run("CREATE SCHEMA {schema}")
-    elif _exists(connection, "about"):
+    elif table_exists(connection, "about"):
         _about(connection)
-    elif other := next((name for name in TABLES if _exists(connection, name)), None):
+    elif other := next((name for name in TABLES if table_exists(connection, name)), None):
         raise DataError(
             f"{address.shown}: the schema of this name has a table {other} of something else; choose another name"
         )
@@ -177,7 +177,7 @@ def put_in_place(connection: GalleryConnection, size: int, *, index: bool) -> No
     if index:
         make_index(connection, size, prefix="new_")
     connection.run("ANALYZE {schema}.new_people, {schema}.new_enrollments")
-    if _exists(connection, "about"):
+    if table_exists(connection, "about"):
         connection.run("LOCK TABLE {schema}.about")
         _about(connection)
         for name in reversed(TABLES):
@@ -261,7 +261,7 @@ def copy_rows(
             copy.write_row(row)
 
 
-def _exists(connection: GalleryConnection, *table: str) -> bool:
+def table_exists(connection: GalleryConnection, *table: str) -> bool:
     """Whether a table is there; without a name, the schema."""
     name = sql.Identifier(connection.address.gallery, *table).as_string(connection)
     text = "SELECT to_regclass(%s) IS NOT NULL" if table else "SELECT to_regnamespace(%s) IS NOT NULL"

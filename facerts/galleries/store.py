@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from facerts.errors import DataError, Error
 from facerts.galleries.enrollments import IMAGE_ARRAYS, Enrollments, check_faces
-from facerts.galleries.unmated import SearchThreshold
+from facerts.galleries.unmated import MatchThresholds, SearchThreshold
 from facerts.io.files import atomic_write, locked
 from facerts.io.npz import ArrayFormat, ArrayType
 
@@ -77,6 +77,10 @@ class Store(ABC):
 
     name: str
 
+    def exists(self) -> bool:
+        """Whether there is a gallery, or something else in its place."""
+        return True
+
     @abstractmethod
     def read(self) -> Enrollments:
         """All images, by person."""
@@ -109,9 +113,9 @@ class Store(ABC):
         """The k most similar people to each probe ``(n, d)``, with their cosines, best first."""
         return self.read().search(probes, k)
 
-    def threshold(self, fpir: float) -> SearchThreshold:
+    def threshold(self, fpir: float, matching: MatchThresholds) -> SearchThreshold:
         """The minimum cosine of a match at a false positive identification rate."""
-        return self.read().threshold(fpir)
+        return self.read().threshold(fpir, matching)
 
     def summary(self) -> GallerySummary:
         """What is in the gallery."""
@@ -149,6 +153,9 @@ class FileStore(Store):
         self._path = Path(path)
         self._images: Enrollments | None = None
 
+    def exists(self) -> bool:
+        return self._path.exists()
+
     def read(self) -> Enrollments:
         images = self._images
         if images is None:
@@ -158,6 +165,8 @@ class FileStore(Store):
     @contextmanager
     def reserved(self, *, replace: bool) -> Iterator[None]:
         """Keep other processes from changing the file, and see what they have changed before."""
+        if self._path.suffix != ".npz":
+            raise Error(f"{self.name}: a gallery is written as .npz; choose a file with that suffix")
         with locked(self._path):
             self._images = None
             yield
@@ -167,11 +176,8 @@ class FileStore(Store):
         self._images = images
 
 
-def write_gallery(path: str | Path, images: Enrollments) -> None:
+def write_gallery(path: Path, images: Enrollments) -> None:
     """Write a gallery file, which appears only when it is complete."""
-    path = Path(path)
-    if path.suffix != ".npz":
-        raise Error(f"{path}: a gallery is written as .npz; choose a file with that suffix")
     arrays = {
         "format": np.array(FORMAT.name),
         "model": np.array(images.model),
@@ -192,12 +198,11 @@ def write_gallery(path: str | Path, images: Enrollments) -> None:
             raise Error(f"{path}: nothing was written, as the gallery could not be read again: {excess}")
 
 
-def read_gallery(path: str | Path) -> Enrollments:
+def read_gallery(path: Path) -> Enrollments:
     """Read a gallery file; see docs/limits.md for its format.
 
     Templates follow from the images, so those in the file, which are for other programs, are not used.
     """
-    path = Path(path)
     with FORMAT.reading(path) as arrays:
         _check(arrays, path.stat().st_size)
         columns = {name: arrays[name] for name in IMAGE_ARRAYS}

@@ -85,7 +85,7 @@ class ArrayFormat(NamedTuple):
     @contextmanager
     def reading(self, path: Path) -> Iterator[Arrays]:
         """The arrays of a file, in their types; an ``Error`` of the body says what else is wrong with them."""
-        arrays = read_npz(path, plain=self.plain)
+        arrays = read_npz(path, plain=self.plain, remedy=f"; {self.writer} writes a {self.what}")
         if str(arrays.get("format")) != self.name:
             raise DataError(f"{path}: not a {self.what} of format {self.name}; {self.writer} writes one")
         try:
@@ -106,7 +106,7 @@ def array_types(owner: type[Any]) -> dict[str, ArrayType]:
     return {name: hint.__metadata__[0] for name, hint in hints.items() if get_origin(hint) is Annotated}
 
 
-def read_npz(path: str | Path, *, plain: bool = False) -> dict[str, NDArray[Any]]:
+def read_npz(path: str | Path, *, plain: bool = False, remedy: str = "") -> dict[str, NDArray[Any]]:
     """Read the arrays of a file, by name, without unpickling anything; for ``plain`` see ``ArrayFormat``."""
     path = Path(path)
     arrays: dict[str, NDArray[Any]] = {}
@@ -128,7 +128,7 @@ def read_npz(path: str | Path, *, plain: bool = False) -> dict[str, NDArray[Any]
         raise DataError(f"{path}: {what or 'the file'} cannot be read ({error.strerror or error})") from error
     except (ValueError, OverflowError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         if not what:
-            raise DataError(f"{path}: not an .npz file, or a broken one ({error})") from error
+            raise DataError(f"{path}: not an .npz file, or a broken one ({error}){remedy}") from error
         raise DataError(
             f"{path}: {what} cannot be read ({error}); the file must contain only numbers and text, no Python objects"
         ) from error

@@ -22,7 +22,7 @@ from facerts.galleries.person_name import normal_name
 from facerts.people.constraints import Constraints
 from facerts.people.found_faces import FoundFaces, Rows
 from facerts.people.groups_file import PeopleGroups
-from facerts.scoring.face import Face, embedded
+from facerts.scoring.face import Face
 from facerts.scoring.prepare import storable
 from facerts.scoring.reasons import BELOW_THRESHOLD, NO_FACE
 from facerts.scoring.sinks import open_sink
@@ -191,7 +191,7 @@ class People:
             k: number of candidates of each face.
         """
         given = [faces] if isinstance(faces, Face) else [*faces]
-        return self.gallery().match(embedded(given), fpir=fpir, k=k)
+        return self.gallery().match(given, fpir=fpir, k=k)
 
     @cached_property
     def usable(self) -> NDArray[np.bool_]:

@@ -33,7 +33,7 @@ PERCENTILE, TRACK = "percentile ", "track "
 
 def annotate(
     image: ImageInput,
-    faces: Sequence[Face | Row],
+    faces: Face | Row | Sequence[Face | Row],
     *,
     color: Color = "RGB",
     titles: Sequence[str] | None = None,
@@ -45,7 +45,7 @@ def annotate(
 
     Args:
         image: a path, encoded bytes, an ``(H, W, 3) uint8`` array or a PIL image.
-        faces: its faces, or their rows.
+        faces: its faces, or their rows; one or several.
         color: order of the channels of an array: "RGB", or "BGR" for those of OpenCV.
         titles: of each face, a line that stands above the others, such as a name; None for none.
 
@@ -62,7 +62,8 @@ def annotate(
         448
     """
     (given,) = lazy_inputs([image], color)
-    rows = [face.row if isinstance(face, Face) else face for face in faces]
+    several = [faces] if isinstance(faces, Face | Row) else faces
+    rows = [face.row if isinstance(face, Face) else face for face in several]
     pixels = given.load()
     factor = max(1, math.ceil(MIN_SIDE / max(pixels.shape[:2])))
     canvas = pixels.copy() if factor == 1 else _enlarged(pixels, factor)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.errors import ModelError
+from facerts.errors import Error, ModelError
 from facerts.scoring.reasons import in_words
 from facerts.scoring.row import Row
 
@@ -99,6 +99,8 @@ class Face:
 
     def similarity(self, other: Face) -> float:
         """Cosine similarity of two faces, -1 to 1."""
+        if not isinstance(other, Face):
+            raise Error(f"give a face, as Scorer.faces returns them, not a {type(other).__name__}")
         if self.model_sha256 != other.model_sha256:
             raise ModelError(
                 f"{self!r} and {other!r} are of different recognizers, so they cannot be compared; take one scorer"

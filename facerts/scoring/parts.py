@@ -17,7 +17,7 @@ from facerts.embedding import Embedder, FaceOutputs, OnnxModel, OnnxQuality, loa
 from facerts.embedding.onnx_embedder import load_model, outputs_of_crops
 from facerts.errors import ModelError, check_kind
 from facerts.hub.find import check_name, default_quality, find_or_pull
-from facerts.onnx.contract import Calibration, Description, MatchThreshold
+from facerts.onnx.contract import Calibration, Description, Matching, MatchThreshold
 from facerts.onnx.providers import AUTO, CORES, Runtime
 from facerts.onnx.session import refuse_arrays
 
@@ -219,8 +219,7 @@ class Recognizer(ModelPart):
             fmr: one of the false match rates that the model was calibrated for.
             flip: the embeddings are sums over the crop and its mirror image.
         """
-        calibration = self.description.calibration
-        matching = None if calibration is None else calibration.matching
+        matching = self._matching
         if matching is not None and matching.flip != flip:
             kinds = ("only the crop", "the crop and its mirror image")
             raise ModelError(
@@ -245,12 +244,22 @@ class Recognizer(ModelPart):
 
     def default_fmr(self) -> float:
         """The usual false match rate, or, of a model that was calibrated with few faces, its lowest."""
-        calibration = self.description.calibration
-        matching = None if calibration is None else calibration.matching
-        rates = [] if matching is None else [float(rate) for rate in matching.thresholds]
+        rates = [] if self._matching is None else [float(rate) for rate in self._matching.thresholds]
         if not rates or any(math.isclose(rate, DEFAULT_FMR) for rate in rates):
             return DEFAULT_FMR
         return min(rates)
+
+    def match_thresholds(self) -> tuple[tuple[float, float], ...]:
+        """False match rates of single crops, lowest first, with their cosine similarities; none if not calibrated."""
+        matching = self._matching
+        if matching is None or matching.flip:
+            return ()
+        return tuple(sorted((float(rate), each.similarity) for rate, each in matching.thresholds.items()))
+
+    @property
+    def _matching(self) -> Matching | None:
+        calibration = self.description.calibration
+        return None if calibration is None else calibration.matching
 
     def _open(self, path: Path) -> OnnxModel:
         return load_embedder(path, **self.runtime)

@@ -12,7 +12,6 @@ import numpy as np
 
 from facerts.detection import Detector, FaceFinder, PhotoSearch
 from facerts.errors import Error, ModelError
-from facerts.onnx.contract import Calibration
 from facerts.scoring.face import Face
 from facerts.scoring.parts import Recognizer
 from facerts.scoring.pipeline import score_images
@@ -106,7 +105,7 @@ class VideoTracks:
             workers=workers,
             parallel_batches=1 if source.live else parallel_batches,
         )
-        cosines = match_cosines(recognizer.description.calibration)
+        cosines = [cosine for _, cosine in recognizer.match_thresholds()]
         # Joining compares each track with all others, so errors must be rare.
         self._join_cosine = cosines[0] if cosines and options.join_seconds != 0 else None
         live = options.join_seconds is None and source.live
@@ -195,15 +194,6 @@ def video_detector(detector: FaceFinder | None) -> FaceFinder:
         raise ModelError("faces in videos have to be found; the detector must not be none")
     found = detector.detector if isinstance(detector, Detector) else detector
     return found.of_frames() if isinstance(found, PhotoSearch) else found
-
-
-def match_cosines(calibration: Calibration | None) -> list[float]:
-    """The match thresholds of single crops, that of the lowest false match rate first."""
-    matching = None if calibration is None else calibration.matching
-    if matching is None or matching.flip:
-        return []
-    by_rate = {float(rate): threshold.similarity for rate, threshold in matching.thresholds.items()}
-    return [by_rate[rate] for rate in sorted(by_rate)]
 
 
 def _seen(face: Face) -> SeenBox:

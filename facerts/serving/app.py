@@ -199,7 +199,8 @@ def _model_info(service: Service) -> ModelInfo:
     found = None
     if gallery is not None:
         with gallery_errors():
-            content, threshold = gallery.summary(), gallery.threshold(settings.fpir).cosine
+            content = gallery.summary()
+            threshold = gallery.threshold(settings.fpir, scorer.recognizer).cosine
         found = GalleryInfo.of(
             content,
             fpir=settings.fpir,

@@ -107,7 +107,7 @@ class Service:
         gallery.check_model(self.scorer)
         # Computed now rather than with the first request; and the gallery may not be one to search in.
         face = Face(Row("", model_sha256=self.scorer.recognizer.sha256), None, embedding)
-        gallery.match([face], fpir=self.settings.fpir)
+        gallery.match([face], fpir=self.settings.fpir, recognizer=self.scorer.recognizer)
         return gallery
 
     @property
@@ -200,8 +200,8 @@ class Service:
             return [nobody] * len(faces), {"fpir": None, "threshold": None}
         fpir = options.fpir or self.settings.fpir
         with gallery_errors():
-            matches = self.gallery.match(faces, fpir=fpir, k=options.k)
-            threshold = self.gallery.threshold(fpir).cosine
+            matches = self.gallery.match(faces, fpir=fpir, k=options.k, recognizer=self.scorer.recognizer)
+            threshold = self.gallery.threshold(fpir, self.scorer.recognizer).cosine
         said: list[schemas.Found] = [
             {
                 "decision": match.decision.value,

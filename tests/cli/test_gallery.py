@@ -47,7 +47,9 @@ def test_a_gallery_is_built_searched_checked_and_changed(capsys, tmp_path, model
     assert run(*search, "--fpir", "0.01", "--out", tmp_path / "unknown.csv") == 0
     shown = capsys.readouterr()
     assert "most similar" not in shown.out
-    assert "a higher --fpir finds more" in " ".join(shown.err.split())
+    said = " ".join(shown.err.split())
+    assert "more images of each person find more of those who are" in said
+    assert "has 10 images to judge strangers by, too few for an FPIR of 0.01" in said
     assert "is a model, not a gallery" in refused(capsys, "gallery", "search", model, strangers)
 
     before = gallery.read_bytes()
@@ -103,8 +105,13 @@ def test_nothing_is_written_where_an_option_is_wrong(capsys, tmp_path, model, pe
     options = ("--model", model, "--out", gallery)
     both = ("--set", "min_quality=1", "--set", "keep=none")
     assert "give only one" in refused(capsys, "gallery", "build", people, *options, *both)
-    assert run("gallery", "build", next(people.iterdir()), *options) == 2
+    one = next(people.iterdir())
+    assert "one subfolder for each, or --person NAME" in refused(capsys, "gallery", "add", gallery, one, *options[:2])
+    assert run("gallery", "build", one, *options) == 2
     assert not gallery.exists()
+    # The name of the file is looked at before any image.
+    wrong = ("gallery", "build", one / "nobody", "--model", model, "--out", tmp_path / "people.csv")
+    assert "people.csv: a gallery is written as .npz" in refused(capsys, *wrong)
     assert run("gallery", "build", people, *options) == 0
     assert run("gallery", "check", gallery, "--out", tmp_path / "check.txt") == 2
     assert run("gallery", "remove", gallery) == 2

@@ -7,6 +7,7 @@ import math
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import cache
 from unittest.mock import Mock
 
 import numpy as np
@@ -16,14 +17,26 @@ from PIL import Image
 import facerts
 from facerts.datasets.synthetic import draw_face, write_synthetic_faces
 from facerts.errors import DataError, Error, ModelError
-from facerts.galleries import BestImage, Decision, Enrollments, Gallery, Listed, best_images, copy_images
+from facerts.galleries import (
+    BestImage,
+    Decision,
+    Enrollments,
+    Gallery,
+    Listed,
+    TrackSearch,
+    best_images,
+    copy_images,
+    unmated,
+)
 from facerts.galleries.unmated import search_threshold, tail_threshold
 from facerts.images import encode_png
 from facerts.scoring import Face, Row, Scorer
+from facerts.scoring.face import embedded
 from facerts.scoring.prepare import storable
 from tests.foreign import write_description, write_embedder
 from tests.hostile import galleries
 from tests.hostile.bounded import read_bounded
+from tests.matching import blocks, cosine, write_matcher
 
 SIZE = 64
 
@@ -92,13 +105,13 @@ def test_the_tail_of_strangers_scores_is_continued_beyond_the_highest():
 
 
 def test_a_threshold_allows_for_one_person_more_and_its_interval_is_over_people():
-    scores = np.random.default_rng(1).exponential(size=4000)
+    scores = 0.1 * np.random.default_rng(1).exponential(size=4000)
     person = np.repeat(np.arange(400), 10)
     two = search_threshold(scores, person, 2, 0.02)
     # FPIR 0.02 among two people is that of two searches among one.
-    assert two.cosine == pytest.approx(-math.log(1 - math.sqrt(0.98)), rel=0.1)
+    assert two.cosine == pytest.approx(-0.1 * math.log(1 - math.sqrt(0.98)), rel=0.1)
     assert two.ci95[0] < two.cosine < two.ci95[1]
-    same = np.repeat(np.random.default_rng(2).exponential(size=400), 10)
+    same = np.repeat(0.1 * np.random.default_rng(2).exponential(size=400), 10)
     wide = search_threshold(same, person, 400, 0.02)
     assert wide.ci95[1] - wide.ci95[0] > 1.5 * (two.ci95[1] - two.ci95[0])
 
@@ -113,6 +126,74 @@ def test_a_threshold_continues_the_highest_scores_of_people_among_the_others():
         excess = (highest[:10] - highest[10]).mean()
         expected = highest[10] + excess * np.log(10 / 30 / rate)
         assert Gallery(images).threshold(fpir).cosine == pytest.approx(float(expected), abs=1e-6)
+
+
+@pytest.fixture
+def warned(monkeypatch):
+    """What was warned of, each text at most once in a process."""
+    texts = []
+    monkeypatch.setattr(unmated, "_warn_once", cache(texts.append))
+    return texts
+
+
+def test_few_images_leave_the_threshold_to_the_recognizer(warned):
+    known = (1e-4, 0.5), (1e-3, 0.4), (1e-2, 0.3)
+    alike = np.array([0.9, 0.9, 0.1, 0.1])
+    person = np.arange(4)
+
+    def threshold(fpir, people=4, matching=known):
+        return search_threshold(alike, person, people, fpir, matching)
+
+    # Two people who are alike do not raise it. The FMR is the share of the rate that falls to each person.
+    for fpir, people, expected in (
+        (0.04, 4, 0.3),
+        (0.004, 4, 0.4),
+        (0.2, 2, 0.3),  # FMR 0.1 is above all that are known
+        (0.02, 4, 0.3 + 0.1 * math.log10(2)),
+        (4e-6, 4, 0.9),  # below all: at 0.5, two of these four would have matched
+    ):
+        assert threshold(fpir, people) == unmated.SearchThreshold(pytest.approx(expected), None)
+    assert search_threshold(alike / 9, person, 4, 4e-6, known).cosine == 0.5
+    assert len(warned) == 5
+    assert "has 4 images to judge strangers by, too few for an FPIR of 0.004: the threshold is the rec" in warned[1]
+    assert "enroll 250 images or more" in warned[1]
+    # One in four can be told by four; nothing is known of pairs without a calibrated recognizer.
+    own = threshold(0.25)
+    assert own.ci95 is not None
+    assert own == threshold(0.25, matching=())
+    assert len(warned) == 5
+    assert threshold(0.02, matching=()).cosine == 1
+    assert "a guess without a calibrated recognizer's; enroll 50" in warned[5]
+
+
+@pytest.mark.parametrize("place", ["memory", "database"])
+def test_every_search_of_a_small_gallery_is_at_the_recognizers_threshold(warned, tmp_path, postgres, place):
+    scorer = facerts.load(recognizer=write_matcher(tmp_path / "matcher.onnx"), detector="none")
+    first, second, stranger = (blocks(seed) for seed in range(3))
+    gallery = Gallery(tmp_path / "new.npz")
+    for name, crop in (("Ann", first), ("Bea", second)):
+        gallery.add(scorer, crop, person=name, min_quality=-math.inf)
+    if place == "database":
+        images, gallery = gallery.read(), Gallery(postgres.address(gallery="small"))
+        gallery.replace(images)
+    # FMR 0.005, between 0.001 at 0.5 and 0.01 at 0.2.
+    expected = 0.2 + 0.3 * math.log10(2)
+    assert gallery.threshold(0.01).cosine != pytest.approx(expected, abs=0.05)
+    assert gallery.threshold(0.01, scorer.recognizer).cosine == pytest.approx(expected)
+    crops = [first, second, stranger]
+    searched = gallery.search(scorer, crops, min_quality=-math.inf)
+    cosines = [max(cosine(crop, each) for each in (first, second)) for crop in crops]
+    for match, wanted in zip(searched, cosines, strict=True):
+        assert (match.cosine, match.threshold) == (pytest.approx(wanted, abs=1e-5), pytest.approx(expected))
+        assert (match.decision is Decision.MATCH) == (wanted >= expected)
+    # Faces whose embeddings nobody has read yet say of themselves whose they are.
+    faces = scorer.faces(crops, min_quality=-math.inf)
+    assert all(face.vector is None for face in faces)
+    assert gallery.match(faces) == searched
+    track = Mock(as_face=lambda: replace(embedded(faces[2:])[0], recognizer=None))
+    found = TrackSearch(gallery, recognizer=scorer.recognizer).columns(track)
+    assert (found["cosine"], found["threshold"]) == (pytest.approx(searched[2].cosine), searched[2].threshold)
+    assert len(warned) == 2
 
 
 def test_a_search_says_match_unknown_or_too_poor():
@@ -162,9 +243,9 @@ def test_rates_that_are_possible_and_not():
             Gallery(draw(3, 2)).match([], k=k)
     with pytest.raises(DataError, match="at least two people"):
         Gallery(draw(1, 3)).threshold(0.1)
-    # The rarest have a threshold beyond all scores.
+    # The rarest have a threshold beyond all scores, but the same image still matches.
     common, rare, rarer = (Gallery(draw(20, 3)).threshold(fpir).cosine for fpir in (0.01, 1e-6, 1e-17))
-    assert common < rare < rarer < math.inf
+    assert common < rare < rarer == 1
 
 
 def test_the_best_images_are_good_and_like_the_others():
@@ -259,13 +340,24 @@ def test_paths_that_other_files_cannot_store_are_escaped(tmp_path):
     assert Gallery(tmp_path / "g.npz").read().path.tolist() == ["\\ud800.jpg", "c\\x00d.jpg"]
 
 
+def test_a_file_that_is_not_there_is_created_and_one_that_is_added_to(tmp_path, scorer):
+    frames = {name: draw_face(seed, 0) for seed, name in ((90, "Ann"), (91, "Bea"))}
+    for _ in range(2):
+        for name, frame in frames.items():
+            Gallery(tmp_path / "new.npz").add(scorer, frame, person=name, min_quality=-math.inf)
+    assert Gallery(tmp_path / "new.npz").image_counts() == {"Ann": 1, "Bea": 1}
+    (tmp_path / "rows.csv").write_text("path,quality\n")
+    with pytest.raises(DataError, match=r"rows\.csv: not an \.npz file.*; facerts gallery build writes a gallery"):
+        Gallery(tmp_path / "rows.csv").read()
+
+
 @pytest.fixture(params=["memory", "file", "database"])
 def gallery(request, postgres, tmp_path, scorer, people):
     """A gallery of four people with three images each."""
     if request.param == "memory":
         return Gallery(Gallery.create(tmp_path / "kept.npz", scorer, people).read())
     place = tmp_path / "g.npz" if request.param == "file" else postgres.address(gallery="any")
-    return Gallery.create(place, scorer, people)
+    return Gallery.create(place, scorer, people, overwrite=True)
 
 
 def test_people_and_images_come_and_go(gallery, scorer, people, tmp_path):
@@ -299,7 +391,7 @@ def test_people_and_images_come_and_go(gallery, scorer, people, tmp_path):
         with pytest.raises(DataError, match=problem):
             gallery.remove(**options)
     last = max(added_entries)
-    removed = gallery.remove(people=[names[0]], paths=[last[1]])
+    removed = gallery.remove(names[0], paths=last[1])
     assert (removed.people, removed.images, removed.gone, len(removed.entries)) == (4, 10, (names[0],), 4)
     assert gallery.image_counts() == {**dict.fromkeys(names[1:], 3), "new": 1}
     assert last not in gallery.read().entries
@@ -327,8 +419,11 @@ def test_another_models_images_and_faces_are_refused(gallery, scorer, people, tm
     with pytest.raises(DataError, match=r"have 8 numbers, .* have 7; build it again"):
         gallery.match([replace(face, row=replace(face.row, model_sha256=sha256)) for face in short])
     assert gallery.read().entries == before.entries
+    with pytest.raises(Error, match="exists; add to it, or give overwrite=True"):
+        gallery.build(other, people)
+    assert gallery.read().entries == before.entries
     # Created again, it is of the other model.
-    gallery.add(other, people, replace=True)
+    gallery.build(other, people, overwrite=True)
     assert gallery.summary().model_sha256 == other.recognizer.sha256
 
 
@@ -386,6 +481,8 @@ def test_a_wrong_argument_is_an_error_that_says_what_was_expected(scorer):
     for use, given, problem in uses:
         with pytest.raises(Error, match=problem):
             use(scorer, given)
+    with pytest.raises(Error, match="fpir must be a number, not str"):
+        gallery.search(scorer, frame, fpir="0.01")
     with pytest.raises(Error, match=r"give a scorer first.* not a str"):
         gallery.search("photo.jpg", "photo.jpg")
 
@@ -394,14 +491,14 @@ def test_poor_images_are_kept_out_and_named(scorer, people, tmp_path):
     gallery = Gallery.create(tmp_path / "g.npz", scorer, people)
     qualities = gallery.read().quality
     middle = float(np.median(qualities))
-    enrolled = gallery.add(scorer, people, replace=True, min_quality=middle)
+    enrolled = gallery.build(scorer, people, overwrite=True, min_quality=middle)
     assert enrolled.images == int((qualities >= middle).sum()) == 12 - len(enrolled.rejected)
     assert {image.why for image in enrolled.rejected} >= {"below the threshold"}
     assert {*enrolled.without_image, *gallery.image_counts()} == {path.name for path in people.iterdir()}
     with pytest.raises(DataError, match="none of the 12 images can be enrolled"):
-        gallery.add(scorer, people, replace=True, min_quality=1e9)
-    with pytest.raises(DataError, match="one subfolder of images for each person"):
-        gallery.add(scorer, next(people.iterdir()), replace=True)
+        gallery.build(scorer, people, overwrite=True, min_quality=1e9)
+    with pytest.raises(DataError, match="one subfolder for each"):
+        gallery.build(scorer, next(people.iterdir()), overwrite=True)
     assert gallery.summary().images == enrolled.images
 
 
@@ -418,7 +515,7 @@ def test_what_is_not_a_face_is_kept_out_unless_all_is_enrolled(scorer, people, t
     score_each = Scorer.score_each
     monkeypatch.setattr(Scorer, "score_each", with_reasons)
     gallery = Gallery(tmp_path / "g.npz")
-    enrolled = gallery.add(scorer, people, replace=True)
+    enrolled = gallery.build(scorer, people, overwrite=True)
     (rejected,) = enrolled.rejected
     assert (rejected.path, rejected.why) == (first, "not a face; blurred")
     assert enrolled.reasons == {"noisy": 11}

@@ -70,7 +70,7 @@ def test_spellings_of_one_name_are_one_person(gallery, scorer, tmp_path):
     first, second, _ = sorted((tmp_path / "people").iterdir())
     first.rename(first.with_name(NFC))
     copies = [str(copy) for copy in sorted(second.rename(second.with_name(NFD)).iterdir())]
-    assert gallery.add(scorer, tmp_path / "people", replace=True, min_quality=-9).people == 2
+    assert gallery.build(scorer, tmp_path / "people", overwrite=True, min_quality=-9).people == 2
     assert gallery.image_counts()[NFC] == 4
     # Enrolled already.
     gallery.add(scorer, copies, person=f" {NFD} ", min_quality=-9)
@@ -105,7 +105,7 @@ def file_with(folder, name):
 ENROLLED = {
     "a folder": (
         r"people: the name \\x1b must not .* nothing was enrolled, so rename",
-        lambda gallery, scorer, people: gallery.add(scorer, rename(people, "\x1b"), replace=True),
+        lambda gallery, scorer, people: gallery.build(scorer, rename(people, "\x1b"), overwrite=True),
     ),
     "embeddings": (
         r"the name '\\u3164' must have",
@@ -126,7 +126,7 @@ ENROLLED = {
 def test_nobody_gets_an_impossible_name(gallery, scorer, tmp_path, source):
     people = tmp_path / "people"
     write_synthetic_faces(people, identities=2, images=2, seed=5)
-    gallery.add(scorer, people, replace=True, min_quality=-9)
+    gallery.build(scorer, people, overwrite=True, min_quality=-9)
     before = gallery.read().entries
     message, use = ENROLLED[source]
     with pytest.raises(Error, match=message):

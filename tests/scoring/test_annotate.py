@@ -9,7 +9,7 @@ import facerts
 from facerts.datasets.synthetic import draw_face
 from facerts.errors import ImageError
 from facerts.images import encode_jpeg, encode_png, read
-from facerts.scoring import Row
+from facerts.scoring import Face, Row
 from facerts.scoring.annotate import label
 from tests.command import run
 
@@ -113,7 +113,8 @@ def test_every_kind_of_input_gives_the_same(tmp_path):
     image = np.random.default_rng(0).integers(0, 256, (600, 800, 3), dtype=np.uint8)
     (tmp_path / "a.png").write_bytes(encode_png(image))
     expected = facerts.annotate(image, [FACE])
-    np.testing.assert_array_equal(facerts.annotate(tmp_path / "a.png", [FACE]), expected)
+    for one in (FACE, Face(FACE)):
+        np.testing.assert_array_equal(facerts.annotate(tmp_path / "a.png", one), expected)
     np.testing.assert_array_equal(facerts.annotate(image[..., ::-1], [FACE], color="BGR"), expected)
     with pytest.raises(ImageError, match=r"nope\.jpg: cannot be read"):
         facerts.annotate("nope.jpg", [FACE])

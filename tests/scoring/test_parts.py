@@ -89,6 +89,8 @@ def test_an_embedding_is_computed_when_it_is_read_or_in_a_batch(passed):
     other = facerts.load(recognizer="facerts-small-noteacher", detector="none").faces(FILES[0])[0]
     with pytest.raises(facerts.Error, match="different recognizers"):
         faces[0].similarity(other)
+    with pytest.raises(facerts.Error, match=r"give a face, as Scorer\.faces returns them, not a str"):
+        faces[0].similarity("b.jpg")
     with pytest.raises(facerts.Error, match=r"no recognizer.*recognizer=NAME"):
         _ = Scorer(facerts.Quality()).faces(FILES[0])[0].embedding
 
