@@ -8,12 +8,19 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any
 
 # What a sentence names of a file in which everything is wrong.
 MAX_PROBLEMS, MAX_FIELD = 10, 200
+# What pip installs for an extra that is not given alone, as in docs/install.md.
+_INSTALLED = {
+    "use": "'.[cpu]', or '.[gpu]' on an NVIDIA GPU",
+    "train": "'.[cpu,train]' torch==2.13.0 --extra-index-url https://download.pytorch.org/whl/cpu, or '.[gpu,train]' "
+    "on an NVIDIA GPU",
+}
 # Whether a value is what an argument has to be.
 _KINDS: dict[str, Callable[[Any], bool]] = {
     "a name or a path": lambda value: isinstance(value, str | os.PathLike),
@@ -92,9 +99,23 @@ def documentation_page(name: str) -> str:
     return f"the page {name!r} of the documentation"
 
 
+def install_hint(extra: str) -> str:
+    """The end of an error message about a missing package: how to install the extra that has it."""
+    return "in your clone of facerts, pip install " + _INSTALLED.get(extra, f"'.[{extra}]'")
+
+
+@contextmanager
+def importing(purpose: str, extra: str) -> Iterator[None]:
+    """Turn an ImportError of the block into an error that says what needs the package, and how to install it."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtraError(f"{purpose}: {install_hint(extra)}") from error
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The end of an error message about an unknown name: the closest known name, or an empty string."""
-    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    matches = difflib.get_close_matches(name, list(known), n=1)
     return f", did you mean {matches[0]!r}?" if matches else ""
 
 

@@ -106,5 +106,5 @@ def test_the_training_side_says_what_to_install_where_pytorch_is_missing(exporte
     code = USE_SIDE.format(blocked={"torch"}, model=str(exported), broken=str(tmp_path / "no.jpg"), command=command)
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 2
-    assert "needs torch, which is not installed: pip install '.[train]'" in ran.stderr
+    assert "needs torch, which is not installed: in your clone of facerts, pip install '.[cpu,train]'" in ran.stderr
     assert "Traceback" not in ran.stderr

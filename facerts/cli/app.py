@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,23 +19,23 @@ from facerts.cli.settings import OPTION, keys
 from facerts.io.console import printable
 from facerts.version import __version__
 
-# One file per command, with a function or a group of that name.
+# One file per command, with a function or a group of that name, in the order of the help.
 COMMANDS = (
-    "data",
-    "train",
-    "export",
-    "posthoc",
     "score",
-    "video",
-    "embed",
     "verify",
     "gallery",
     "people",
+    "video",
+    "serve",
+    "embed",
     "calibrate",
     "evaluate",
     "compare",
     "report",
-    "serve",
+    "data",
+    "train",
+    "export",
+    "posthoc",
     "web",
     "models",
     "config",
@@ -47,7 +48,10 @@ _UsageError: Any = typer.BadParameter.__base__
 
 
 class _Root(Group):
-    """The subcommands; Typer would map some errors to statuses that have another meaning here."""
+    """The subcommands; Typer would map some errors to statuses that have another meaning here, and sort groups last."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*COMMANDS]
 
     def make_context(self, info_name: Any, args: list[str], *arguments: Any, **options: Any) -> Any:
         self._line = list(args)
@@ -127,6 +131,8 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):
             # File names may contain characters that the encoding of the terminal does not have.
             stream.reconfigure(errors="backslashreplace")
+    # A queue or a container that ends a command gets what Ctrl-C gets.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with ending():
         try:
             build_app()()

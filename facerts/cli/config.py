@@ -14,6 +14,7 @@ from facerts.cli.option_groups import Commands
 from facerts.cli.output import print_raw, print_result
 from facerts.cli.settings import (
     FoundSetting,
+    check_model,
     checked,
     find_settings,
     flat,
@@ -79,10 +80,8 @@ def set_(key: Name, value: str, *, project: Project = False) -> None:
         value: Its value; several names with commas between them.
     """
     taken = checked(_known(key), value, "facerts config set")
-    if key in ("recognizer", "quality") and value not in ("own", "none"):
-        from facerts.hub.find import check_name
-
-        check_name(value)
+    if key in ("recognizer", "quality"):
+        check_model(key, value, "facerts config set")
     taken = str(taken) if isinstance(taken, Path) else list(taken) if isinstance(taken, tuple) else taken
     _edit(project_file() if project else user_file(), key, taken)
 

@@ -1,4 +1,4 @@
-"""``facerts doctor``: which packages are installed or missing, and how fast this machine's providers are."""
+"""``facerts doctor``: what works with the packages that are installed, and how fast this machine's providers are."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import typer
 
 from facerts.cli.config import settings_rows
 from facerts.cli.ending import OPTIONAL, install_command
-from facerts.cli.output import Column, number, print_result, print_rows, warn
-from facerts.cli.settings import CommandSettings, keys
+from facerts.cli.output import number, print_result, print_rows, warn
+from facerts.cli.settings import CommandSettings
 from facerts.cli.shared_options import Json
 from facerts.errors import ModelError
 from facerts.io.console import say
@@ -24,7 +24,7 @@ def doctor(
     settings: CommandSettings,
     json: Json = False,
 ) -> None:
-    """Show which packages are installed or missing, and all settings and where each was set.
+    """Show the versions of packages, what works with them and what to install for the rest, and the settings made.
 
     Example: facerts doctor --bench
 
@@ -36,10 +36,10 @@ def doctor(
         detector = settings.detector or "auto"
         _bench(settings.recognizer, "yunet" if detector == "auto" else detector, json=json)
         return
-    columns: list[Column] = [("setting", "key"), "value", "from"]
-    print_result(
-        examine(settings.recognizer), json, settings_rows(settings.found), columns, name="settings", most=len(keys())
-    )
+    rows = settings_rows(settings.found)
+    print_result(examine(settings), json, details={"settings": rows})
+    if not json:
+        print_rows([row for row in rows if row["key"] in settings.found], [("setting", "key"), "value", "from"])
 
 
 def _bench(model: str | None, detector: str, *, json: bool) -> None:
@@ -73,8 +73,8 @@ def _bench(model: str | None, detector: str, *, json: bool) -> None:
     say(f"auto takes the first that starts; stored in {file}")
 
 
-def examine(recognizer: str | None = None) -> dict[str, object]:
-    """Versions of installed packages, the providers of ONNX Runtime, and the extras of missing packages."""
+def examine(settings: CommandSettings) -> dict[str, object]:
+    """Versions of packages, the providers of ONNX Runtime, what works with the packages, and the models in use."""
     import cv2
     import numpy
 
@@ -84,34 +84,37 @@ def examine(recognizer: str | None = None) -> dict[str, object]:
         "numpy": numpy.__version__,
         "opencv": cv2.__version__,
     }
-    for module, (packages, _) in OPTIONAL.items():
+    lacking: dict[str, list[str]] = {}
+    for module, (packages, _, use) in OPTIONAL.items():
+        missing = lacking.setdefault(use, [])
         try:
             imported = import_module(module)
         except ImportError as error:
             installed = any(_version(package) for package in packages)
-            state = f"installed, but cannot be imported ({error})" if installed else "missing"
-            result[module] = f"{state}: {install_command(module)}"
+            result[module] = f"installed, but cannot be imported ({error})" if installed else "missing"
+            missing.append(module)
             continue
         result[module] = next((_version(package) for package in packages if _version(package)), "present")
         if module == "onnxruntime":
             result["providers"] = imported.get_available_providers()
-    return result | _default_model(recognizer)
+    for use, missing in lacking.items():
+        result[use] = f"no, without {' and '.join(missing)}: {install_command(missing[0])}" if missing else "yes"
+    return result | _models(settings)
 
 
-def _default_model(recognizer: str | None) -> dict[str, str]:
-    """The recognizer that is used if a command names none, and its terms."""
+def _models(settings: CommandSettings) -> dict[str, str]:
+    """The recognizer that is used if a command names none, its terms, and the quality."""
     from facerts.hub.catalog import catalog_models
-    from facerts.hub.find import default_model
+    from facerts.hub.find import default_model, default_quality
     from facerts.hub.registry import shipped_models
 
     try:
-        name = recognizer or default_model()
+        recognizer, quality = settings.recognizer or default_model(), settings.quality or default_quality()
         terms = {model.name: model.terms for model in (*catalog_models(), *shipped_models())}
     except ModelError as error:
-        return {"default model": str(error)}
-    if name is None:
-        return {"default model": "none ships with this copy"}
-    return {"default model": name, "its terms": terms.get(name, "see the file")}
+        return {"recognizer": str(error)}
+    models = {"recognizer": recognizer, "its terms": terms.get(recognizer or "", "see the file"), "quality": quality}
+    return {what: model or "none ships with this copy" for what, model in models.items()}
 
 
 def _version(package: str) -> str:

@@ -16,35 +16,33 @@ from facerts.cli.output import (
     EXIT_UNUSABLE,
     print_error,
 )
-from facerts.errors import Error, NonFiniteLossError, first_line
+from facerts.errors import Error, NonFiniteLossError, first_line, install_hint
 from facerts.io.console import printable
 
 DEBUG_VARIABLE = "FACERTS_DEBUG"
-# Optional packages. Module name: (names on the package index, extra of facerts that installs them).
-OPTIONAL: dict[str, tuple[tuple[str, ...], str]] = {
+# Optional packages. Module name: (names on the package index, extra of facerts that installs them, what needs them).
+OPTIONAL: dict[str, tuple[tuple[str, ...], str, str]] = {
     "onnxruntime": (
-        (
-            "onnxruntime",
-            *(f"onnxruntime-{kind}" for kind in ("gpu", "openvino", "migraphx", "rocm")),
-        ),
-        "cpu",
+        ("onnxruntime", *(f"onnxruntime-{kind}" for kind in ("gpu", "openvino", "migraphx", "rocm"))),
+        "use",
+        "score, verify, galleries, people",
     ),
-    "PIL": (("pillow",), "use"),
-    "pillow_heif": (("pillow-heif",), "use"),
-    "pyarrow": (("pyarrow",), "use"),
-    "faiss": (("faiss-cpu",), "use"),
-    "ray": (("ray",), "ray"),
-    "av": (("av",), "use"),
-    "scipy": (("scipy",), "use"),
-    "matplotlib": (("matplotlib",), "use"),
-    "sklearn": (("scikit-learn",), "use"),
-    "torch": (("torch",), "train"),
-    "onnx": (("onnx",), "use"),
-    "onnxscript": (("onnxscript",), "train"),
-    "tensorboard": (("tensorboard",), "train"),
-    "fastapi": (("fastapi",), "use"),
-    "uvicorn": (("uvicorn",), "use"),
-    "prometheus_client": (("prometheus-client",), "use"),
+    "PIL": (("pillow",), "use", "HEIC and other image formats"),
+    "pillow_heif": (("pillow-heif",), "use", "HEIC and other image formats"),
+    "pyarrow": (("pyarrow",), "use", "Parquet"),
+    "faiss": (("faiss-cpu",), "use", "search among many faces"),
+    "ray": (("ray",), "ray", "scoring with Ray"),
+    "av": (("av",), "use", "video"),
+    "scipy": (("scipy",), "use", "video"),
+    "matplotlib": (("matplotlib",), "use", "reports"),
+    "sklearn": (("scikit-learn",), "use", "scikit-learn's pipelines"),
+    "torch": (("torch",), "train", "training"),
+    "onnx": (("onnx",), "use", "training"),
+    "onnxscript": (("onnxscript",), "train", "training"),
+    "tensorboard": (("tensorboard",), "train", "training"),
+    "fastapi": (("fastapi",), "serve", "serve"),
+    "uvicorn": (("uvicorn",), "serve", "serve"),
+    "prometheus_client": (("prometheus-client",), "serve", "serve"),
 }
 
 
@@ -64,7 +62,7 @@ def report_error(error: BaseException) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_BROKEN_PIPE
     if isinstance(error, KeyboardInterrupt):
-        print_error("interrupted")
+        print_error(str(error) or "interrupted")
         return EXIT_INTERRUPTED
     if os.environ.get(DEBUG_VARIABLE, "") not in ("", "0"):
         sys.stderr.write(printable("".join(traceback.format_exception(error)), keep="\n"))
@@ -89,6 +87,6 @@ def report_error(error: BaseException) -> int:
 
 
 def install_command(module: str) -> str:
-    """The command that installs a missing module; empty if no extra of facerts does."""
+    """How to install a missing module; empty if no extra of facerts has it."""
     root = module.split(".")[0]
-    return f"pip install '.[{OPTIONAL[root][1]}]'" if root in OPTIONAL else ""
+    return install_hint(OPTIONAL[root][1]) if root in OPTIONAL else ""

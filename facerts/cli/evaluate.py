@@ -108,7 +108,7 @@ def _compare_pairs(
     options = evaluation_options(out, settings, flip=settings.flip is not False, **chosen)
     with locked_results(out):
         result = run_pairs(embedder, [kind], data.open(), out, options, similarity=SIMILARITIES[similarity])
-    show(result, kind, json=json)
+        show(result, kind, json=json)
 
 
 @evaluate.command()
@@ -139,7 +139,7 @@ def identification(
         result = run_identification(
             embedder, data, out, options, enrolled=enrolled, unknown=unknown, seed=settings.evaluate.seed
         )
-    show(result, "identification", json=json)
+        show(result, "identification", json=json)
 
 
 @evaluate.command()
@@ -172,7 +172,7 @@ def ood(
     options = evaluation_options(out, settings, keep_crops=settings.evaluate.crops, **baselines.open(settings))
     with locked_results(out):
         result = run_ood(embedder, faces, others, out, options, exclude_faces=exclude_in, exclude_others=exclude_out_of)
-    show(result, "ood", json=json)
+        show(result, "ood", json=json)
 
 
 @evaluate.command()
@@ -215,7 +215,7 @@ def corruptions(
             recognizers={label: one.embedder for label, one in recognizers.items()},
             images=images,
         )
-    show(result, "corruptions", json=json)
+        show(result, "corruptions", json=json)
 
 
 evaluate.command()(fiqa)

@@ -135,8 +135,8 @@ def fiqa(
             others={source.name: source for source in others},
             excluded=exclude_out_of,
         )
-    try:
-        write_folder_report(out, title="Quality league")
-    except MissingExtraError as error:
-        warn(f"{error}; {out} has the result without figures and page")
-    show(result, "fiqa", "groups", json=json)
+        try:
+            write_folder_report(out, title="Quality league")
+        except MissingExtraError as error:
+            warn(f"{error}; {out} has the result without figures and page")
+        show(result, "fiqa", "groups", json=json)

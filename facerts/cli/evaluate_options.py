@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from facerts.cli.settings import CommandSettings
 from facerts.errors import Error
+from facerts.io.console import say
 from facerts.io.files import locked
 
 if TYPE_CHECKING:
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
     from facerts.embedding import Embedder, OnnxQuality
     from facerts.embedding.embed import AnyEmbedder
     from facerts.evaluation.evaluation_options import EvaluationOptions
-
-Opened = TypeVar("Opened")
 
 # Below it, a detector's scores of poor faces would be lost.
 BASELINE_THRESHOLD = 0.02
@@ -165,27 +165,23 @@ def open_model(
     model: Path, settings: CommandSettings, scores: ScoreOptions = NO_SCORES, quality: str | None = None
 ) -> Embedder:
     """Load a model, or a training run with its scores, and the quality of another model if it is named."""
-    from facerts.embedding import load_embedder
+    from facerts.embedding import OnnxQuality
     from facerts.embedding.combined import with_quality
 
-    return with_quality(_open_model(model, settings, scores, load_embedder), quality, **settings.runtime())
+    opened = open_scored(model, settings, scores)
+    if isinstance(opened, OnnxQuality):
+        raise Error(f"{model} has no embedding; give a recognizer with it: --model facerts-small --quality {model}")
+    return with_quality(opened, quality, **settings.runtime())
 
 
 def open_scored(model: Path, settings: CommandSettings, scores: ScoreOptions) -> Embedder | OnnxQuality:
     """As ``open_model``, or a quality alone."""
     from facerts.embedding.onnx_embedder import load_model
-
-    return _open_model(model, settings, scores, load_model)
-
-
-def _open_model(
-    model: Path, settings: CommandSettings, scores: ScoreOptions, load: Callable[..., Opened]
-) -> Opened | Embedder:
     from facerts.hub.find import find_model
 
     if model.suffix != ".pt" and not (model / CHECKPOINT).is_file():
         _refuse_scores(model, scores)
-        return load(find_model(model), **settings.runtime())
+        return load_model(find_model(model), **settings.runtime())
     from facerts.training.classifier_scores import load_run
 
     if settings.typed("provider"):
@@ -203,8 +199,17 @@ def _refuse_scores(model: Path, scores: ScoreOptions) -> None:
         )
 
 
-def locked_results(out: Path) -> AbstractContextManager[None]:
-    """A lock on the result folder, since concurrent evaluations would overwrite each other's sections."""
-    from facerts.evaluation.result_folder import JSON_FILE
+@contextmanager
+def locked_results(out: Path) -> Iterator[None]:
+    """A lock on a folder of results, as concurrent evaluations would overwrite each other's; others are refused."""
+    from facerts.evaluation.result_folder import ARRAYS_FILE, JSON_FILE
+    from facerts.report.subject import LOG_FILE
 
-    return locked(out / JSON_FILE)
+    inside = {path.name for path in out.glob("[!.]*")}
+    # An interrupted evaluation leaves outputs of the model.
+    others = inside - {"cache", ARRAYS_FILE}
+    if others and inside.isdisjoint((JSON_FILE, LOG_FILE, CHECKPOINT)):
+        raise Error(f"{out} has other files than results, such as {min(others)}; choose another folder as --out")
+    with locked(out / JSON_FILE):
+        yield
+    say(f"results: {out}; next: facerts report {shlex.quote(str(out))} --out report.html")

@@ -88,7 +88,7 @@ def export(
         "bytes": out.stat().st_size,
         "checked_crops": parity.crops,
         "smallest_cosine": parity.cosine,
-        "largest_quality_error": parity.quality_error,
+        "largest_quality_error": None if parity.quality_error is None else float(f"{parity.quality_error:.2e}"),
         "quality_spread": parity.quality_spread,
         **thresholds_of(exported.description),
     }

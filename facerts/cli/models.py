@@ -21,6 +21,7 @@ from facerts.cli.output import (
 )
 from facerts.cli.settings import read_settings
 from facerts.cli.shared_options import Json
+from facerts.errors import Error
 
 # Columns of a terminal from which there is room for both benchmarks.
 WIDE = 100
@@ -152,7 +153,7 @@ def remove(name: Name, json: Json = False) -> None:
 
     removed = list(map(str, uninstall(name)))
     if not removed:
-        warn(f"{name} is not on this machine, or not below FACERTS_CACHE; nothing was deleted")
+        raise Error(f"{name} is not on this machine, or not below FACERTS_CACHE; nothing was deleted")
     if name == read_settings().recognizer:
         warn(f"{name} is still the setting recognizer; facerts config unset recognizer goes back to the one that ships")
     print_result({"removed": removed}, json)

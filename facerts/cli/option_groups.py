@@ -25,13 +25,13 @@ from typer.core import TyperCommand, TyperGroup
 from typer.models import CommandFunctionType, OptionInfo
 
 from facerts.cli.docstrings import read_docstring
-from facerts.cli.output import check_new
+from facerts.cli.output import STDOUT, check_given, check_new
 from facerts.cli.settings import OPTION, CommandSettings, keys, read_settings
 from facerts.errors import Error
 
 COMMON = "Common options"
-# Marks the file or folder that a command writes anew.
-NEW = "new"
+# Mark the file or folder that a command writes anew, and what it reads, which must be there before anything is written.
+NEW, NEW_FOLDER, GIVEN = "new", "new folder", "given"
 SET: Any = Annotated[
     list[str] | None,
     typer.Option(
@@ -43,7 +43,7 @@ SET: Any = Annotated[
 ]
 OVERWRITE: Any = Annotated[bool, typer.Option("--overwrite", help="Replace what is at --out.")]
 # In the message of an error.
-_ARGUMENT = re.compile(r"(?<![\w.\-/])([a-z_]+)=([\w.…]*\w)")
+_ARGUMENT = re.compile(r"(?<![\w.\-/])(?<!--set )([a-z_]+)=([\w.…]*\w)")
 METAVARS = {bool: "", int: "NUMBER", float: "NUMBER", Path: "PATH", str: "TEXT"}
 
 
@@ -100,7 +100,8 @@ def with_option_groups(command: Callable[..., None], *, reads_settings: bool = T
         if isinstance(hint, type) and is_dataclass(hint) and hint is not CommandSettings
     }
     takes_settings = next((name for name, hint in hints.items() if hint is CommandSettings), None)
-    is_new = NEW in getattr(hints.get("out"), "__metadata__", ())
+    marks = {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
+    is_new = not {NEW, NEW_FOLDER}.isdisjoint(marks.get("out", ()))
     text, help_texts = read_docstring(getdoc(command) or "")
     parameters: list[Parameter] = []
     for name, parameter in signature(command).parameters.items():
@@ -121,14 +122,19 @@ def with_option_groups(command: Callable[..., None], *, reads_settings: bool = T
             if takes_settings:
                 values[takes_settings] = settings
         if is_new:
-            overwrite = values.pop("overwrite")
-            check_new(values["out"], overwrite=overwrite, resume=values.get("resume"))
+            overwrite, resume = values.pop("overwrite"), values.get("resume")
+            check_new(values["out"], overwrite=overwrite, resume=resume, folder=NEW_FOLDER in marks["out"])
+        check_given(path for name in values if GIVEN in marks.get(name, ()) for path in values[name])
         for name, group in groups.items():
             values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
         try:
             command(**values)
         except Error as error:
             error.args = (_as_typed(str(error), parameters),)
+            raise
+        except KeyboardInterrupt as error:
+            if values.get("resume") is not None and values["out"] not in (None, STDOUT):
+                error.args = error.args or ("interrupted; --resume continues",)
             raise
 
     del flat.__dict__["__wrapped__"]

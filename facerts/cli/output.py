@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, is_dataclass
 from enum import Enum
 from functools import partial
+from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -58,12 +60,21 @@ class _Output(Console):
 stdout = _Output(width=None if sys.stdout.isatty() else 160)
 
 
-def check_new(out: Path | str | None, *, overwrite: bool, resume: bool | None) -> None:
+def check_given(paths: Iterable[str]) -> None:
+    """Refuse a path that is not there; patterns, addresses, devices and standard input have errors of their own."""
+    for path in paths:
+        if not (os.path.lexists(path) or glob(path) or set(path) & set("*:") or path == "-"):
+            raise Error(f"{path}: no such file or folder")
+
+
+def check_new(out: Path | str | None, *, overwrite: bool, resume: bool | None, folder: bool) -> None:
     """Refuse a file or folder that is there already; ``resume`` is None where a command cannot continue."""
-    if out is None or overwrite or resume or "://" in str(out):
+    if out is None or "://" in str(out):
         return
     path = Path(out)
-    if (path.is_dir() and any(path.iterdir())) or path.is_file():
+    if path.is_dir() and not folder:
+        raise Error(f"{path} is a folder; give a file to write")
+    if not (overwrite or resume) and (path.is_file() or (path.is_dir() and any(path.iterdir()))):
         more = "" if resume is None else ", --resume continues it"
         raise Error(f"{path} is there already: --overwrite replaces it{more}, or choose another --out")
 

@@ -80,6 +80,9 @@ def score(
         raise typer.BadParameter("--copy-accepted and --copy-rejected need a decision; leave out --keep none")
     acceptance = settings.acceptance(min_quality, keep)
     keep = acceptance["keep"]
+    if settings.quality != "own" and not settings.typed("recognizer"):
+        # No embedding is needed, so a broken recognizer is of no concern.
+        settings = replace(settings, recognizer=None)
     scorer = settings.scorer(model)
     task = Task(scorer.min_quality(**acceptance), largest, copies)
     source = open_images(paths)

@@ -66,7 +66,7 @@ class EvaluateSettings:
     """Settings of evaluations.
 
     Attributes:
-        detector_baseline: Detector whose score of each crop is a baseline; values as for detector.
+        detector_baseline: Detector whose score is a baseline, with values as for detector; by default there is none.
         seed: Seed of the random choices and of the bootstrap.
         replicates: Bootstrap resamples of the people (evaluate fiqa).
         cost: Whether the time per image of each quality is measured (evaluate fiqa).
@@ -131,7 +131,7 @@ class CommandSettings:
             aligned crop, a square of any size. By default auto, and none for evaluate, calibrate and data.
         det_threshold: Minimum detector score of a face; by default 0.6 for YuNet and 0.5 for SCRFD.
         det_size: Longer side at which photos are searched: a number of pixels; auto, enough for all faces that are
-            large enough to use; or full, the photo's own.
+            large enough to use; or full, the photo's own. By default auto.
         rotate: If a photo has no upright face, also search it turned by 90, 180 and 270 degrees; by default true, but
             false for the frames of videos.
         min_face_size: Leave out faces of photos whose box is narrower or lower than this number of pixels.
@@ -139,14 +139,17 @@ class CommandSettings:
             name. Of several, all must start, and each computes what the ones before cannot; after auto, the first that
             starts is used. By default auto: the fastest on this machine, by facerts doctor --bench.
         threads: Threads per forward pass; by default one for scoring, and otherwise ONNX Runtime's choice.
-        batch_size: Crops per batch; in the service, from all requests together.
+        batch_size: Crops per batch; by default what is fastest on this machine, and for evaluations 64 (fiqa: 16). In
+            the service, from all requests together, by default 8.
         flip: Add the embedding of the mirror image of each crop; by default only evaluate verification, reject and
             identification do.
-        keep: Accept faces above the quality threshold that keeps this share of good faces; none for every face.
-        min_quality: Instead, accept faces with at least this quality.
-        fmr: False match rate of facerts verify and of the service: one of those that the recognizer was calibrated for.
+        keep: Accept faces above the quality threshold that keeps this share of good faces; none for every face. By
+            default 0.95, but 0.99 for searches in galleries and for videos.
+        min_quality: Instead, accept faces with at least this quality; by default the setting keep decides.
+        fmr: False match rate of facerts verify and of the service: one of those that the recognizer was calibrated for,
+            by default 0.001, or else the lowest.
         offline: Download nothing.
-        cache: Folder for downloads and measurements of this machine.
+        cache: Folder for downloads and measurements of this machine; by default facerts in the user's cache folder.
         output_cache: Folder that keeps the outputs of models, so that further runs need no forward pass; by default
             evaluate keeps them in cache in --out, and posthoc beside --out. It can be deleted at any time.
     """
@@ -188,6 +191,9 @@ class CommandSettings:
         parts = {name: getattr(self, name) for name in ("recognizer", "quality")}
         if model is not None:
             parts = {name: part for name, part in parts.items() if self.typed(name)}
+        for name, part in parts.items():
+            if part is not None and name in self.found:
+                check_model(name, part, self.found[name].where)
         if recognizer is not None:
             parts["recognizer"] = recognizer
         searched = {
@@ -340,6 +346,20 @@ def checked(key: str, value: object, where: str) -> Any:
         words = [text for text in get_args(hint) if isinstance(text, str)] or ["a number"]
         raise Error(f"{where}: {key} must be {words[0]}, not {value!r}") from error
     return taken
+
+
+def check_model(key: str, value: str, where: str) -> None:
+    """Refuse what the settings recognizer and quality cannot be; ``where`` it stands is named in errors."""
+    from facerts.hub.find import is_quality
+    from facerts.scoring.parts import ModelPart
+
+    try:
+        if value not in ("own", "none"):
+            ModelPart(value)
+        if key == "recognizer" and is_quality(value):
+            raise Error(f"{value} is a quality without an embedding; facerts models list shows recognizers")
+    except Error as error:
+        raise Error(f"{where}: {key}: {error}") from error
 
 
 def _takes_several(hint: Any) -> bool:

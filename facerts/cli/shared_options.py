@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from facerts.cli.option_groups import COMMON, NEW
+from facerts.cli.option_groups import COMMON, GIVEN, NEW, NEW_FOLDER
 from facerts.cli.settings import CommandSettings
 
 if TYPE_CHECKING:
@@ -33,9 +33,10 @@ ScoringModel = Annotated[
 Images = Annotated[
     list[str],
     typer.Argument(help="Image files, folders, RecordIO directories, .tar shards or list files.", metavar="PATHS..."),
+    GIVEN,
 ]
 NewFile = Annotated[Path, typer.Option("--out", "-o", metavar="FILE"), NEW]
-NewFolder = Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER"), NEW]
+NewFolder = Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER"), NEW_FOLDER]
 NewGallery = Annotated[str, typer.Option("--out", "-o", metavar="GALLERY"), NEW]
 NewTable = Annotated[
     Path | None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from facerts.cli.option_groups import GIVEN
 from facerts.cli.output import Column, number, print_result, warn
 from facerts.cli.settings import CommandSettings
 from facerts.cli.shared_options import Json, NewFolder, ScorerOptions
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 COLUMNS: list[Column] = [
     "clip",
     ("person", lambda row: row.person if row.decision == "match" else row.decision),
-    "reasons",
     "track",
     ("from", lambda row: number(duration(row.start))),
     ("to", lambda row: number(duration(row.end))),
@@ -31,6 +31,7 @@ COLUMNS: list[Column] = [
     "faces",
     ("poor", "poor_faces"),
     "percentile",
+    "reasons",
     ("best at", lambda row: number(" ".join(f"{time:.1f}" for time in row.best_times or []))),
 ]
 
@@ -42,6 +43,7 @@ def video(
             metavar="CLIPS...",
             help="Video files, folders of them, addresses of streams (rtsp://…), or device:0 for a camera.",
         ),
+        GIVEN,
     ],
     *,
     out: NewFolder,

@@ -84,8 +84,7 @@ def open_source(spec: str | Path | Sequence[str | Path]) -> Source:
 def open_images(spec: str | Path | Sequence[str | Path]) -> Source:
     """As ``open_source``, for commands that do not need identities: a folder means every image below it.
 
-    A file that is none of those is an image, whatever its name; if it cannot be read or decoded, or is missing, the
-    error comes then.
+    A file that is none of those is an image, whatever its name; if it cannot be read or decoded, the error comes then.
     """
 
     def open_one(path: Path) -> Source:
@@ -97,7 +96,7 @@ def open_images(spec: str | Path | Sequence[str | Path]) -> Source:
             return _open_one(path)
         return Files(path.name, path.parent, [path.name], None)
 
-    return _open_all(spec, open_one, missing_images=True)
+    return _open_all(spec, open_one)
 
 
 def is_single_image(spec: str | Path) -> bool:
@@ -107,21 +106,16 @@ def is_single_image(spec: str | Path) -> bool:
     return os.path.lexists(spec) or not glob.glob(str(spec))
 
 
-def _open_all(
-    spec: str | Path | Sequence[str | Path],
-    open_one: Callable[[Path], Source],
-    *,
-    missing_images: bool = False,
-) -> Source:
+def _open_all(spec: str | Path | Sequence[str | Path], open_one: Callable[[Path], Source]) -> Source:
     specs = [spec] if isinstance(spec, str | Path) else list(spec)
-    paths = [path for entry in specs for path in _matches(str(entry), missing_images)]
+    paths = [path for entry in specs for path in _matches(str(entry))]
     if not paths:
         raise DataError("no source given")
     sources = [open_one(path) for path in paths]
     return sources[0] if len(sources) == 1 else Joined(sources)
 
 
-def _matches(spec: str, missing_images: bool) -> list[Path]:
+def _matches(spec: str) -> list[Path]:
     if os.path.exists(spec):
         return [_not_a_pipe(Path(spec))]
     if spec == "-":
@@ -129,8 +123,6 @@ def _matches(spec: str, missing_images: bool) -> list[Path]:
     if problem := address_problem(spec):
         raise DataError(problem)
     matches = sorted(glob.glob(spec))
-    if not matches and missing_images and "*" not in spec and is_image_name(os.path.basename(spec)):
-        return [Path(spec)]
     if not matches:
         raise DataError(f"{spec}: no such file or folder" + (", nothing matches" if "*" in spec else ""))
     return [_not_a_pipe(Path(path)) for path in matches]

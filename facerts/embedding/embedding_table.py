@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from facerts.datasets.source import Source
 from facerts.embedding.outputs import FaceOutputs
-from facerts.errors import DataError, MissingExtraError
+from facerts.errors import DataError, importing
 from facerts.io.files import sha256_file
 from facerts.io.npz import NUMBER_BYTES, TEXT_BYTES, memory_limit, read_npz
 
@@ -289,12 +289,10 @@ def _read_npz(path: Path) -> Columns:
 
 def _read_parquet(path: Path) -> Columns:
     """The columns of names, embeddings and floats; others are not read."""
-    try:
+    with importing("Parquet needs pyarrow", "use"):
         import pyarrow
         import pyarrow.compute
         import pyarrow.parquet
-    except ImportError as error:
-        raise MissingExtraError("Parquet needs pyarrow: pip install '.[use]'") from error
     try:
         columns = [
             field.name

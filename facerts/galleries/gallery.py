@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.datasets.source import Source
-from facerts.errors import DataError, Error, MissingExtraError, ModelError, check_kind
+from facerts.errors import DataError, Error, ModelError, check_kind, importing
 from facerts.galleries.check import Finding, Limits, Listed, check_images, listed_rows
 from facerts.galleries.enroll import PROBE_KEEP, Faces, Rejected, enroll, scored_faces
 from facerts.galleries.enrollments import SEPARATOR, BestImage, Enrollments, best_images
@@ -405,10 +405,6 @@ def _open_store(place: str | Path | Enrollments) -> Store:
         return MemoryStore(place.in_order())
     if not str(place).startswith(SCHEMES):
         return FileStore(place)
-    try:
+    with importing("a gallery in a database needs psycopg and pgvector", "postgres"):
         from facerts.galleries.postgres_store import PostgresStore
-    except ImportError as error:
-        raise MissingExtraError(
-            "a gallery in a database needs psycopg and pgvector: pip install '.[postgres]'"
-        ) from error
     return PostgresStore(place)

@@ -48,6 +48,12 @@ def check_name(model: str | Path) -> None:
         raise ModelError(f"{model}: no such model file")
 
 
+def is_quality(model: str | Path) -> bool:
+    """Whether a name is that of a quality that ships, which has no embedding."""
+    name = name_in(model)
+    return any(one.name == name and not one.embedding_size for one in shipped_models())
+
+
 def default_model() -> str | None:
     """Name of the recognizer that is used if none is named; None if none ships."""
     return read_manifest().default

@@ -27,7 +27,8 @@ def as_crop(image: NDArray[np.uint8], *, where: str) -> NDArray[np.uint8]:
     height, width = image.shape[:2]
     if height != width:
         raise ImageError(
-            f"{where}: {width} x {height} pixels are not an aligned crop, which must be square; photos need a detector"
+            f"{where}: {width} x {height} pixels are not an aligned crop, which must be square; photos need a "
+            "detector (--set detector=yunet)"
         )
     return fit_crop(image, where=where)
 

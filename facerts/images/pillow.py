@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.errors import ImageError, first_line
+from facerts.errors import ImageError, first_line, install_hint
 from facerts.images.limits import MAX_PIXELS, TOO_LARGE, check_pixels, reserve
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def decode_with_pillow(data: bytes, known: str, *, where: str, max_pixels: int) 
             pillow_heif.register_heif_opener()
     except ImportError as error:
         raise ImageError(
-            f"{where}: {known} is read with Pillow (pip install '.[use]'); or convert it to JPEG"
+            f"{where}: {known} is read with Pillow ({install_hint('use')}); or convert it to JPEG"
         ) from error
     try:
         image = PIL.Image.open(BytesIO(data), formats=[_PILLOW_NAMES.get(known, known)])

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.errors import DataError, MissingExtraError, first_line
+from facerts.errors import DataError, first_line, importing
 
 ImageArray = NDArray[np.uint8]
 # Otherwise importing it asks a server for newer versions.
@@ -25,12 +25,10 @@ os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
 @cache
 def albumentations() -> Any:
     """The library's functions on arrays, as ``pixel`` and ``blur``, and itself as ``library``."""
-    try:
+    with importing("some changes of images need albumentations", "use"):
         import albumentations as library
         from albumentations.augmentations.blur import functional as blur
         from albumentations.augmentations.pixel import functional as pixel
-    except ImportError as error:
-        raise MissingExtraError("some changes of images need albumentations: pip install '.[use]'") from error
     return SimpleNamespace(library=library, pixel=pixel, blur=blur)
 
 

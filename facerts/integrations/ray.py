@@ -19,7 +19,7 @@ from typing import Any
 import cv2
 
 from facerts.datasets.source import Source
-from facerts.errors import Error, MissingExtraError, first_line
+from facerts.errors import Error, first_line, importing
 from facerts.scoring.prepare import storable
 from facerts.scoring.score_job import BLOCK, ScoreJob, Task, names_sha256, score_spans
 from facerts.scoring.scorer import Scorer
@@ -62,10 +62,8 @@ def import_ray(workers: Workers) -> Any:
     """Import Ray and Ray Data, with usage reports disabled."""
     for name, value in (ENVIRONMENT | (ONE_ATTEMPT if workers.address else {})).items():
         os.environ.setdefault(name, value)
-    try:
+    with importing("the engine ray needs Ray", "ray"):
         import ray.data
-    except ImportError as error:
-        raise MissingExtraError("the engine ray needs Ray: pip install '.[ray]'") from error
     return ray
 
 

@@ -16,16 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.embedding import FaceOutputs
-from facerts.errors import Error, ImageError, MissingExtraError, ModelError, did_you_mean
+from facerts.errors import Error, ImageError, ModelError, did_you_mean, importing
 from facerts.images import CROP_SIZE, pixels_problem
 from facerts.scoring import LazyImage, Scorer, load
 from facerts.scoring.inputs import is_pil, lazy_input
 from facerts.scoring.reasons import in_words
 
-try:
+with importing("facerts.integrations.sklearn needs scikit-learn", "use"):
     from sklearn.base import BaseEstimator, TransformerMixin
-except ImportError as error:
-    raise MissingExtraError("facerts.integrations.sklearn needs scikit-learn: pip install '.[use]'") from error
 
 ImageInputs = Sequence[str | Path | bytes | NDArray[np.uint8]] | NDArray[Any]
 Quality = Literal["ignore", "column"]

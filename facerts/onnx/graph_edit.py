@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from facerts.errors import MissingExtraError, ModelError, first_line
+from facerts.errors import ModelError, first_line, importing
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
@@ -17,10 +17,8 @@ WEIGHTED = ("Conv", "Gemm", "MatMul")
 
 def load_graph(path: Path, purpose: str) -> ModelProto:
     """Read a model with its weights, to change it."""
-    try:
+    with importing(f"{purpose} needs onnx", "use"):
         import onnx
-    except ImportError as error:
-        raise MissingExtraError(f"{purpose} needs onnx: pip install '.[use]'") from error
     if not path.is_file():
         raise ModelError(
             f"{path}: {purpose} must read the model's file again, and it is gone; if it was in a model pack that is "

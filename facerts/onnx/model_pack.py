@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
-from facerts.errors import MissingExtraError, ModelError, documentation_page
+from facerts.errors import MissingExtraError, ModelError, documentation_page, install_hint
 from facerts.images import CROP_SIZE
 from facerts.io.files import regular
 from facerts.onnx.contract import SCHEMA, Description, InputSpec
@@ -180,7 +180,7 @@ def _normalizes_crops(model: Path) -> bool:
         if model.stem in KNOWN:
             return False
         raise MissingExtraError(
-            f"{model}: finding out its preprocessing needs onnx: pip install '.[use]'; or unpack it, write a "
+            f"{model}: finding out its preprocessing needs onnx: {install_hint('use')}; or unpack it, write a "
             f"description in {model.stem}.json beside it (see {documentation_page('foreign-models')}), and give the "
             ".onnx file"
         ) from error

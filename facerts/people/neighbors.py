@@ -7,7 +7,7 @@ from importlib import import_module
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.errors import MissingExtraError
+from facerts.errors import MissingExtraError, install_hint
 from facerts.metrics.identification import SearchResult, search
 
 Rows = NDArray[np.int64]
@@ -55,7 +55,7 @@ def nearest(gallery: NDArray[np.float32], probes: NDArray[np.float32], k: int, *
     except ImportError as error:
         if exact:
             return search(gallery, probes, k)
-        raise MissingExtraError("searching in an index needs faiss-cpu: pip install '.[use]'") from error
+        raise MissingExtraError(f"searching in an index needs faiss-cpu: {install_hint('use')}") from error
     if exact:
         # An index of inner products (Johnson, Douze, Jégou, IEEE Transactions on Big Data 2021).
         index = faiss.IndexFlatIP(gallery.shape[1])

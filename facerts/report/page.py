@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from facerts.errors import MissingExtraError
+from facerts.errors import MissingExtraError, install_hint
 from facerts.evaluation.result import Result
 from facerts.evaluation.result_folder import naming_folders
 from facerts.io.files import atomic_write
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 PAGE_FILE = "report.html"
-REPORT_EXTRA = "figures need matplotlib: pip install '.[use]'"
+REPORT_EXTRA = f"figures need matplotlib: {install_hint('use')}"
 _LETTER = re.compile(r"[^\W\d_]")
 _WORD = re.compile(r"\S+")
 # In paths and file names.

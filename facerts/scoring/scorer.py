@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
+from inspect import signature
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -14,8 +15,8 @@ from numpy.typing import NDArray
 from facerts.datasets.folder import Files
 from facerts.detection import Detector, DetSize, FaceFinder, open_face_finder
 from facerts.embedding import Embedder, FaceOutputs
-from facerts.errors import Error, ImageError, ModelError, check_kind
-from facerts.hub.find import default_model
+from facerts.errors import Error, ImageError, ModelError, check_kind, did_you_mean
+from facerts.hub.find import default_model, is_quality
 from facerts.images import CROP_SIZE
 from facerts.io.progress import track
 from facerts.onnx.contract import KeptPairs, MatchThreshold
@@ -503,12 +504,13 @@ def load(
     providers: Sequence[str] | None = None,
     threads: int | None = None,
     batch_size: int | None = None,
+    **unknown: Any,
 ) -> Scorer:
     """A detector, a quality and a recognizer, each opened when it is first used.
 
     Args:
         model: name or .onnx file of a model that is both quality and recognizer (a foreign one with its description
-            beside it), or only the quality.
+            beside it), or only the quality. With the bundled quality, the recognizer is the default one.
         quality: name or file of the quality; None for ``model``, or facerts-quality. "own" is the recognizer's own,
             "none" is none.
         recognizer: name or file of the recognizer, or an insightface model pack; None for ``model``, or the default
@@ -535,6 +537,11 @@ def load(
         >>> round(scorer.threshold(0.95), 4)
         0.5127
     """
+    for name in unknown:
+        of_scorer = "; it is an argument of the scorer's functions" * (
+            name in ("keep", "min_quality", "fmr", "largest")
+        )
+        raise Error(f"load has no argument {name}{of_scorer or did_you_mean(name, signature(load).parameters)}")
     check_kind("a name or a path", model=model, quality=quality, recognizer=recognizer, detector=detector)
     check_kind("a number", det_threshold=det_threshold)
     check_kind("a list of names", providers=providers)
@@ -547,7 +554,8 @@ def load(
         providers=providers or [AUTO],
         threads=threads or 1,
     )
-    recognizer = recognizer or model or (default_model() if quality == "own" else None)
+    recognizer = recognizer or (None if model is None or is_quality(model) else model)
+    recognizer = recognizer or (default_model() if quality == "own" else None)
     recognizes = Recognizer(recognizer, **runtime)
     scores = None if quality == "none" else Quality(recognizer if quality == "own" else quality or model, **runtime)
     if scores is not None and scores.model == recognizes.model is not None:

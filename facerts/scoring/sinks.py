@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from facerts.errors import Error, MissingExtraError
+from facerts.errors import Error, importing
 from facerts.io.files import atomic_write, check_writable
 from facerts.io.json_file import json_text
 from facerts.scoring.face import Face
@@ -114,11 +114,9 @@ def _parquet(path: Path, row_type: type[Any]) -> Iterator[Put]:
 
 
 def _pyarrow() -> Any:
-    try:
+    with importing("Parquet needs pyarrow", "use"):
         import pyarrow
         import pyarrow.parquet
-    except ImportError as error:
-        raise MissingExtraError("Parquet needs pyarrow: pip install '.[use]'") from error
     return pyarrow
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from facerts.errors import MissingExtraError
+from facerts.errors import importing
 from facerts.serving.settings import Settings
 
 if TYPE_CHECKING:
@@ -23,7 +23,5 @@ def __getattr__(name: str) -> Any:
     """What needs the extra, imported when it is first used; settings are options of a command, and need nothing."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
+    with importing("serving needs FastAPI, uvicorn and prometheus-client", "serve"):
         return getattr(import_module(f"{__name__}.{'app' if name == 'build' else 'server'}"), name)
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(f"serving needs {error.name}, which is not installed: pip install '.[use]'") from error

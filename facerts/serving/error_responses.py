@@ -84,8 +84,13 @@ def add_exception_handlers(app: FastAPI) -> None:
         return error_response("invalid", options_text(error.errors()))
 
     @app.exception_handler(HTTPException)
-    async def http_error(_: Request, error: HTTPException) -> Response:
-        message = f"no such address; there are {addresses()}" if error.status_code == 404 else str(error.detail)
+    async def http_error(request: Request, error: HTTPException) -> Response:
+        path, message = request.url.path, str(error.detail)
+        if error.status_code == 404:
+            message = f"no such address; there are {addresses()}"
+            message += "; videos need facerts serve --video" * (path == "/v1/video")
+        elif error.status_code == 405:
+            message = f"{path} takes {(error.headers or {}).get('Allow')}, not {request.method}"
         response = error_response(CODES.get(error.status_code, "bad_request"), message)
         response.status_code = error.status_code
         response.headers.update(error.headers or {})

@@ -84,6 +84,7 @@ def serve(app: ASGIApp, listener: socket.socket, settings: Settings) -> None:
     gc.freeze()
     with suppress(KeyboardInterrupt):
         server.run(sockets=[listener])
+    LOG.info("stopped")
 
 
 class Connection(H11Protocol):

@@ -46,9 +46,9 @@ class Settings:
         timeout: Seconds for a request's body to arrive, again to compute the response, and again for it to be read.
         header_timeout: Seconds for a request's headers to arrive.
         allowed_hosts: Another host name or address of the service, besides loopback and the address that a request
-            arrives at. * for any.
+            arrives at; * for any. By default none.
         allowed_origins: Another origin whose pages may send requests, e.g. https://faces.example, besides the service's
-            own. * for any.
+            own; * for any. By default none.
     """
 
     token: str | None = None

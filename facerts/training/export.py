@@ -21,7 +21,7 @@ from facerts.datasets.sampler import hold_out_identities
 from facerts.embedding import FaceOutputs, OnnxEmbedder
 from facerts.embedding.onnx_embedder import OnnxQuality, load_model
 from facerts.embedding.parity import EXACT, Parity, Tolerance, check_crops, compare_outputs
-from facerts.errors import DataError, Error, MissingExtraError, ModelError, did_you_mean
+from facerts.errors import DataError, Error, ModelError, did_you_mean, importing
 from facerts.evaluation.while_training import STANDARD_OUTPUTS, NetworkEmbedder, to_network_input
 from facerts.images import CROP_SIZE
 from facerts.io.files import scratch_folder
@@ -342,11 +342,9 @@ def write_module(module: nn.Module, examples: Mapping[str, Tensor], outputs: Seq
     ``examples`` are inputs by name, in the order of ``forward``, with two rows each: with a single row, the exporter
     would treat the batch size as a constant.
     """
-    try:
+    with importing("export needs onnx and onnxscript", "train"):
         import onnx  # noqa: F401
         import onnxscript  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError("export needs onnx and onnxscript: pip install '.[train]'") from error
     rows = torch.export.Dim("N")
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings():

@@ -16,7 +16,7 @@ from facerts.embedding import OnnxEmbedder, load_embedder
 from facerts.embedding.onnx_embedder import OnnxQuality
 from facerts.embedding.output_cache import OutputCache
 from facerts.embedding.parity import Parity, check_crops, compare_outputs
-from facerts.errors import Error, MissingExtraError, RecipeError
+from facerts.errors import Error, RecipeError, importing
 from facerts.hub.registry import find_shipped
 from facerts.images import CROP_SIZE
 from facerts.io.files import scratch_folder
@@ -155,10 +155,8 @@ def add_quality(
         cache: folder that keeps the features; by default next to ``out``.
         terms: terms of use of the images; the file carries them in addition to the embedder's own.
     """
-    try:
+    with importing("grafting needs onnx", "use"):
         import onnx
-    except ImportError as error:
-        raise MissingExtraError("grafting needs onnx: pip install '.[use]'") from error
     recipe, out = head_recipe(method, overrides), Path(out)
     tap = recipe.train.tap
     source = open_identified(data, "training a quality head")

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.errors import MissingExtraError
+from facerts.errors import importing
 
 Floats = NDArray[np.float64]
 
@@ -202,10 +202,8 @@ class Tracker:
 
 def import_assignment() -> Callable[..., Any]:
     """SciPy's solver of assignment problems."""
-    try:
+    with importing("tracks need SciPy", "use"):
         from scipy.optimize import linear_sum_assignment
-    except ImportError as error:
-        raise MissingExtraError("tracks need SciPy: pip install '.[use]'") from error
     solver: Callable[..., Any] = linear_sum_assignment
     return solver
 

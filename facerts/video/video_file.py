@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.errors import MissingExtraError, VideoError, VideoLimitError
+from facerts.errors import VideoError, VideoLimitError, importing
 from facerts.video.frames import Frame, FrameSampler, ReadReport, VideoLimits, clock
 
 # Containers of one video. Not those that name further files or addresses, such as playlists (hls, dash, concat), nor
@@ -46,10 +46,8 @@ TIME_DIGITS = 9
 
 def import_av() -> Any:
     """PyAV."""
-    try:
+    with importing("videos need PyAV", "use"):
         import av
-    except ImportError as error:
-        raise MissingExtraError("videos need PyAV: pip install '.[use]'") from error
     return av
 
 

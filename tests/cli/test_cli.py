@@ -77,7 +77,8 @@ def test_doctor_lists_installed_packages(capsys):
     assert result["numpy"] == np.__version__
     assert "CPUExecutionProvider" in result["providers"]
     missing = find_spec("ray") is None
-    assert result["ray"] == ("missing: pip install '.[ray]'" if missing else metadata.version("ray"))
+    assert result["ray"] == ("missing" if missing else metadata.version("ray"))
+    assert result["scoring with Ray"].startswith("no, without ray: in your clone" if missing else "yes")
 
 
 def test_doctor_measures_and_stores_providers(tmp_path, monkeypatch, capsys):

@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import signal
 import subprocess
 import sys
 from configparser import ConfigParser
@@ -14,7 +15,7 @@ import facerts.cli.doctor
 from facerts.cli import output
 from facerts.cli.ending import DEBUG_VARIABLE, OPTIONAL
 from facerts.datasets.synthetic import draw_face
-from facerts.errors import Error
+from facerts.errors import Error, did_you_mean, install_hint
 from facerts.images import encode_png
 from tests.command import ROOT, no_larger_files, run, run_process
 
@@ -35,8 +36,11 @@ def test_every_extra_that_is_named_can_be_installed():
     for page in pages:
         for names in re.findall(r"""["'](?:facerts|\.)\[([\w,]+)\]["']""", page.read_text(encoding="utf-8")):
             assert set(names.split(",")) <= known, page
-    for extras in (extra.split(" or ") for _, extra in OPTIONAL.values()):
-        assert set(extras) <= known
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    for extra in {extra for _, extra, _ in OPTIONAL.values()} | {"postgres"}:
+        assert extra in known
+        command = re.search(r"pip install (.*?)(?:, or '\.\[gpu\S*|$)", install_hint(extra))[1]
+        assert f"| `{command}" in page or f"`{extra}`" in page, "the page and the error name the same command"
 
 
 @pytest.mark.parametrize(
@@ -67,6 +71,29 @@ def test_every_error_gives_one_line_and_its_own_status(error, status, message, m
     monkeypatch.setenv(DEBUG_VARIABLE, "1")
     assert run("doctor") == status
     assert ("Traceback" in capsys.readouterr().err) == (status != 130)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("out", "work", "message"),
+    [("rows.csv", "run_job", "interrupted; --resume continues"), ("-", "score_rows", "interrupted")],
+)
+def test_signals_interrupt_and_say_how_to_continue(
+    number, out, work, message, model, drawn_faces, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(f"facerts.scoring.{work}", lambda *_, **__: signal.raise_signal(number))
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        assert run("score", drawn_faces, "--model", model, "--out", out) == 130
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert capsys.readouterr().err.splitlines()[-1] == f"error: {message}"
+
+
+def test_only_a_name_that_is_close_is_proposed():
+    assert did_you_mean("provder", ["provider", "quality"]) == ", did you mean 'provider'?"
+    assert did_you_mean("nope", ["antelopev2"]) == ""
 
 
 @pytest.mark.slow

@@ -92,6 +92,21 @@ def test_all_kinds_share_a_folder_and_print_what_they_write(capsys, home, non_fa
     assert "holds results of bright" in refused(capsys, "evaluate", "verification", *other)
 
 
+def test_results_are_not_put_among_other_files(capsys, home, non_faces, tmp_path):
+    command = ("evaluate", "ood", "--in", home / "faces", "--out-of", non_faces, "--model")
+    error = refused(capsys, *command, home / "bright.onnx", "--out", home)
+    assert f"{home} has other files than results, such as bright.json" in error
+    assert not list(home.glob("*cache*"))
+    for place, left in {"interrupted": "cache", "run": "log.jsonl"}.items():
+        (tmp_path / place).mkdir()
+        (tmp_path / place / left).touch() if "." in left else (tmp_path / place / left).mkdir()
+        assert run(*command, home / "bright.onnx", "--out", tmp_path / place) == 0
+        said = f"results: {tmp_path / place}; next: facerts report {tmp_path / place} --out report.html"
+        assert said in capsys.readouterr().err.replace("\n", "")
+    error = refused(capsys, *command, "facerts-quality", "--out", tmp_path / "quality")
+    assert "facerts-quality has no embedding; give a recognizer with it: --model facerts-small --quality" in error
+
+
 def test_options_reach_the_evaluation(capsys, home, non_faces, tmp_path):
     model = ("--model", home / "bright.onnx", "--out", tmp_path)
     settings = ("--set", "evaluate.crops=false", "--set", "flip=false")

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import os
 import re
 import shutil
 import subprocess
@@ -108,14 +109,14 @@ TRIED = {
     "https://example.org/a.jpg": "https://example.org/a.jpg is an address; download it first",
     "-": "images are not read from standard input; give files, folders or a list",
     "nope": "nope: no such file or folder",
+    "nope.jpg": "nope.jpg: no such file or folder",
     "*.tiff": "*.tiff: no such file or folder, nothing matches",
     "notes.txt": "notes.txt: a list has the path of an image on each line, and no line of this one names",
     "empty": "empty: no images found (.avif, .bmp, .gif,",
     "notes": "notes: no images found (.avif, .bmp, .gif, .heic, .heif, .jpeg, .jpg, .png, .tif, .tiff, .webp), only 1",
 }
-# What gives rows with errors instead: images that are missing, broken or of another format.
+# What gives rows with errors instead: images that are broken or of another format.
 ROWS_TRIED = {
-    "nope.jpg": "cannot be read (No such file or directory)",
     "a.pdf": "PDF is not read; convert it to JPEG or PNG",
     "a.HEIC": "not a JPEG, PNG, WebP, BMP, GIF, TIFF, HEIC or AVIF image",
     "table.csv": "not a JPEG, PNG, WebP, BMP, GIF, TIFF, HEIC or AVIF image",
@@ -138,6 +139,27 @@ def test_what_a_new_user_may_try_is_answered(model, tmp_path, monkeypatch, capsy
         assert message in " ".join(capsys.readouterr().out.split())
     for options in (("--resume",), ("--engine", "ray"), ("--resume", "--out", "-")):
         assert "require --out FILE" in refused(capsys, "score", "empty", "--model", model, *options)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("score", "nope.jpg", "--out", "out"),
+        ("score", "there.jpg", "nope", "--annotate", "out"),
+        ("embed", "nope.jpg", "--out", "out"),
+        ("video", "nope.mp4", "--out", "out"),
+        ("people", "find", "nope.jpg", "--out", "out"),
+        ("gallery", "search", "there.npz", "nope/", "--out", "out"),
+        ("gallery", "add", "out", "nope[1].png", "--person", "Anna"),
+    ],
+    ids=" ".join,
+)
+def test_a_path_that_is_not_there_is_an_error_before_anything_is_written(command, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name in ("there.jpg", "there.npz"):
+        Path(name).write_bytes(b"")
+    assert re.fullmatch(r"error: nope\S*: no such file or folder", refused(capsys, *command))
+    assert sorted(os.listdir()) == ["there.jpg", "there.npz"]
 
 
 def test_on_a_narrow_terminal_percentiles_must_do(capsys, monkeypatch):

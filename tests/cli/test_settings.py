@@ -15,6 +15,8 @@ from typer.testing import CliRunner
 from facerts.cli.app import build_app
 from facerts.cli.option_groups import _as_typed
 from facerts.cli.settings import OPTION, keys, read_settings, user_file
+from facerts.datasets.synthetic import draw_face
+from facerts.images import encode_png
 from tests.cli.test_cli import leaves
 from tests.command import printed_json, refused, run
 
@@ -183,10 +185,43 @@ def test_offline_and_the_cache_reach_the_functions_that_download(place):
     assert (os.environ["FACERTS_OFFLINE"], os.environ["FACERTS_CACHE"]) == ("0", str(place))
 
 
+def test_every_meaning_says_the_default_that_is_not_a_value():
+    for key, (_, default, meaning) in keys().items():
+        assert default not in (None, ()) or re.search("by default", meaning, re.IGNORECASE), key
+
+
+def test_the_commands_that_most_people_need_come_first():
+    shown = CliRunner().invoke(build_app(), ["--help"], env={"COLUMNS": "100"}).output
+    assert re.findall(r"^│ (\w+) ", shown, re.MULTILINE)[:6] == [
+        "score",
+        "verify",
+        "gallery",
+        "people",
+        "video",
+        "serve",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"), [("people.npz", "is no model"), ("facerts-quality", "without an embedding")]
+)
+def test_a_wrong_recognizer_is_refused_where_it_is_set_and_where_it_stands(place, capsys, value, problem):
+    Path("people.npz").touch()
+    Path("a.png").write_bytes(encode_png(draw_face(0, 0)))
+    error = refused(capsys, "config", "set", "recognizer", value)
+    assert error.startswith("error: facerts config set: recognizer: ")
+    assert problem in error
+    Path("facerts.toml").write_text(f'recognizer = "{value}"\n')
+    for command in (("embed", "a.png", "--out", "out.npz"), ("score", "a.png", "--set", "quality=own")):
+        assert f"facerts.toml: recognizer: {value}" in refused(capsys, *command)
+    assert run("score", "a.png") == 0, "it needs no recognizer"
+
+
 def test_errors_name_the_options_of_the_command(place, capsys):
     error = refused(capsys, "verify", "a.png", "b.png", "--model", "facerts-small", "--fmr", "0.5")
     assert "(--fmr 0.01)" in error
     assert "(--threshold 0.3)" in error
+    assert "--set detector=yunet)" in _as_typed("a detector (--set detector=yunet)", [])
     assert _as_typed("data.fmr=1 is not fmr=1", []) == "data.fmr=1 is not fmr=1"
 
 
@@ -206,7 +241,7 @@ def test_what_is_no_number_is_refused_in_a_sentence(place, capsys, command, prob
 def test_what_is_there_is_replaced_only_where_that_is_said(place, capsys, model):
     Path("there").mkdir()
     Path("there", "file").write_text("kept")
-    checked = 0
+    checked = folders = 0
     for name, command in every_command().items():
         if any(option.name == "overwrite" for option in options_of(command)):
             checked += 1
@@ -219,6 +254,9 @@ def test_what_is_there_is_replaced_only_where_that_is_said(place, capsys, model)
             line = name.replace("METHOD", "rts").split()
             for out in ("there", "there/file"):
                 error = refused(capsys, *line, *required, "--out", out)
-                assert f"{out} is there already: --overwrite replaces it" in error, name
+                is_folder = f"{out} is a folder; give a file to write" in error
+                assert is_folder or f"{out} is there already: --overwrite replaces it" in error, name
+                folders += is_folder
     assert checked > 12
+    assert 0 < folders < checked, "only where --out is a file"
     assert Path("there", "file").read_text() == "kept"

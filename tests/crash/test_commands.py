@@ -93,7 +93,6 @@ SCENES = {
         ("models", "remove", "theirs"),
         installed,
         [PULL],
-        settle=[("models", "remove", "theirs")],
         setup="their_catalog",
         environment=CACHE,
     ),

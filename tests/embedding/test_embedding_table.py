@@ -201,7 +201,7 @@ def test_variances_are_scaled_with_their_embeddings(tmp_path, faces, ending):
 def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
     path = write_parquet(tmp_path / "t.parquet", name=KEYS, embedding=vectors().tolist())
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtraError, match=r"pip install '\.\[use\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install '\.\[cpu\]'"):
         load_table(path)
 
 

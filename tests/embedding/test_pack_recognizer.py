@@ -79,7 +79,7 @@ def test_without_onnx_only_known_recognizers_are_loaded(pack, crops, monkeypatch
     monkeypatch.setitem(sys.modules, "onnx", None)
     np.testing.assert_allclose(load_embedder(pack)(crops).norm, np.linalg.norm(expected(crops), axis=1), rtol=1e-5)
     (pack / "w600k_mbf.onnx").rename(pack / "mine.onnx")
-    with pytest.raises(MissingExtraError, match=r"mine\.onnx: .* pip install '\.\[use\]'; or .* mine\.json beside"):
+    with pytest.raises(MissingExtraError, match=r"mine\.onnx: .* pip install '\.\[cpu\]'.*; or .* mine\.json beside"):
         load_embedder(pack)
 
 

@@ -107,7 +107,7 @@ def test_only_the_mirror_does_without_onnx(tmp_path, crops, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
     assert len(open_recognizer_scores(embedder, ["mirror"])["mirror"](crops)) == len(crops)
     for names in (None, ["pruning"], ["dropout"]):
-        with pytest.raises(MissingExtraError, match=r"needs onnx: pip install '\.\[use\]'"):
+        with pytest.raises(MissingExtraError, match=r"needs onnx: .*pip install '\.\[cpu\]'"):
             open_recognizer_scores(embedder, names)
 
 

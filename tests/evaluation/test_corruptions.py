@@ -210,7 +210,7 @@ def test_a_missing_library_is_named_before_anything_is_done(plain, tmp_path, mon
     monkeypatch.setitem(sys.modules, "albumentations", None)
     albumentations.cache_clear()
     try:
-        with pytest.raises(MissingExtraError, match=r"pip install '\.\[use\]'"):
+        with pytest.raises(MissingExtraError, match=r"pip install '\.\[cpu\]'"):
             run_corruptions(plain, [str(tmp_path / "missing")], tmp_path / "r")
     finally:
         albumentations.cache_clear()

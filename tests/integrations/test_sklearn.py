@@ -185,4 +185,6 @@ def test_the_largest_face_of_a_photo_is_embedded(model, faces, monkeypatch):
 def test_without_scikit_learn_the_error_names_the_extra():
     code = "import sys; sys.modules['sklearn'] = None; import facerts.integrations.sklearn"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "facerts.integrations.sklearn needs scikit-learn: pip install '.[use]'" in ran.stderr
+    assert (
+        "facerts.integrations.sklearn needs scikit-learn: in your clone of facerts, pip install '.[cpu]'" in ran.stderr
+    )

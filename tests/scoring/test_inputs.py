@@ -1,6 +1,7 @@
 """Images as Python programs have them: paths, bytes, arrays of either order of colors, PIL images."""
 
 import io
+import re
 from dataclasses import fields
 
 import cv2
@@ -78,6 +79,22 @@ def test_threads_do_not_load_one_pil_image_at_the_same_time(model):
 def test_an_address_is_refused_with_a_reason(scorer):
     (row,) = scorer.score("https://example.org/a.jpg")
     assert row.error == "https://example.org/a.jpg is an address; download it first and give the file"
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("provider", "provider, did you mean 'providers'?"),
+        ("keep", "keep; it is an argument of the scorer's functions"),
+    ],
+)
+def test_an_unknown_argument_of_load_is_named(name, advice):
+    with pytest.raises(Error, match=re.escape(f"load has no argument {advice}")):
+        facerts.load(**{name: 1})
+
+
+def test_a_bundled_quality_goes_with_the_default_recognizer():
+    assert facerts.load("facerts-quality").recognizer.name == "facerts-small"
 
 
 def test_a_scorer_says_what_it_is(scorer):

@@ -255,8 +255,9 @@ def test_folders_that_are_not_empty_are_refused(scorer, clips, tmp_path, capsys)
     assert there in refused(capsys, "video", clips / "a.mp4", "--out", clips)
     assert "has other files" in refused(capsys, "video", clips / "a.mp4", "--out", clips, "--resume")
     assert run("video", clips / "a.mp4", "--out", tmp_path / "x", "--best", 0) == 2
-    assert run("video", tmp_path / "none.mp4", "--out", tmp_path / "y") == 1
-    assert "No such file" in capsys.readouterr().err
+    (tmp_path / "broken.mp4").write_bytes(b"no")
+    assert run("video", tmp_path / "broken.mp4", "--out", tmp_path / "y") == 1
+    assert "broken.mp4: " in capsys.readouterr().err
 
 
 def test_finished_results_are_kept_or_replaced(scorer, clips, tmp_path, capsys):

@@ -50,6 +50,7 @@ def test_errors_of_http_have_the_same_form(client):
     for method, path, status, code in (
         ("GET", "/nothing", 404, "not_found"),
         ("GET", "/v1/score/", 404, "not_found"),
+        ("POST", "/v1/video", 404, "not_found"),
         ("GET", "/v1/score", 405, "method_not_allowed"),
         ("POST", "/healthz", 405, "method_not_allowed"),
     ):
@@ -58,6 +59,9 @@ def test_errors_of_http_have_the_same_form(client):
         assert set(response.json()) == {"error", "code", "images"}
         assert ("allow" in response.headers) == (status == 405)
         assert status != 404 or "POST /v1/score, POST /v1/verify" in response.json()["error"]
+        assert ("facerts serve --video" in response.json()["error"]) == (path == "/v1/video")
+        takes = f"{path} takes {'POST' if method == 'GET' else 'GET'}, not {method}"
+        assert status != 405 or response.json()["error"] == takes
 
 
 def test_every_response_has_the_headers_that_keep_browsers_from_mischief(client):

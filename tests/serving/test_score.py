@@ -88,7 +88,7 @@ def test_a_service_without_a_detector_does_not_pretend(client):
     refused(post(client, crop(1), aligned=False), INVALID, "no detector")
     wide = post(client, encode_png(photo([])))
     assert wide.status_code == 422
-    assert "photos need a detector" in wide.json()["error"]
+    assert "photos need a detector (--set detector=yunet)" in wide.json()["error"]
     assert wide.json()["images"][0]["width"] == 400
 
 
