@@ -27,7 +27,8 @@ from facerts.images import CROP_SIZE
 from facerts.io.files import scratch_folder
 from facerts.losses import FaceLoss
 from facerts.losses.face_heads import FACE_HEADS, UNCLEAR, calibrate_face_heads
-from facerts.nn import FaceNetwork, for_inference
+from facerts.nn import FaceNetwork
+from facerts.nn.exported import for_inference
 from facerts.onnx.contract import METADATA_KEY, SCHEMA, Description
 from facerts.onnx.wire import replace_entry
 from facerts.training.augment import KeptViews
