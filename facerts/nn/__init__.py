@@ -8,7 +8,6 @@ from functools import partial
 from facerts.images import CROP_SIZE
 from facerts.nn.compact import COMPACT_PLANS, Compact, PatchNetwork
 from facerts.nn.from_torchvision import PREFIX, TorchvisionTrunk
-from facerts.nn.inference import for_inference
 from facerts.nn.iresnet import BLOCKS_PER_STAGE, IResNet
 from facerts.nn.mobilefacenet import MobileFaceNet
 from facerts.nn.residual_block import recompute_activations
@@ -23,7 +22,6 @@ __all__ = [
     "MobileFaceNet",
     "PatchNetwork",
     "build_network",
-    "for_inference",
     "is_backbone",
     "recompute_activations",
 ]

@@ -27,7 +27,8 @@ from facerts.images import CROP_SIZE
 from facerts.io.files import scratch_folder
 from facerts.losses import FaceLoss
 from facerts.losses.face_heads import FACE_HEADS, UNCLEAR, calibrate_face_heads
-from facerts.nn import FaceNetwork, for_inference
+from facerts.nn import FaceNetwork
+from facerts.nn.exported import for_inference
 from facerts.onnx.contract import METADATA_KEY, SCHEMA, Description
 from facerts.onnx.wire import replace_entry
 from facerts.training.augment import KeptViews
@@ -310,20 +311,14 @@ def _held_out(trained: ScoringNetwork) -> tuple[Source | None, str]:
             )
             # With images without identity, there may be centers for these, too.
             if not recipe.data.unlabeled and len(kept.identities) != trained.identities:
-                return (
-                    None,
-                    f"{kept.name} has changed since the training, so it is not known who was held out",
-                )
+                return None, f"{kept.name} has changed since the training, so it is not known who was held out"
             heldout.append(others)
         if paths := heldout_paths(recipe.validation):
             heldout.append(open_source(paths))
     except DataError as error:  # exported on another machine than trained
         return None, f"the people that the run held out are not here ({error})"
     if not heldout:
-        return (
-            None,
-            "the run held nobody out, or they are not here (data.holdout_identities, validation.heldout)",
-        )
+        return None, "the run held nobody out, or they are not here (data.holdout_identities, validation.heldout)"
     return (heldout[0] if len(heldout) == 1 else Joined(heldout)), ""
 
 

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from facerts.nn import BACKBONES, HeadSpec, build_network, for_inference
+from facerts.nn import BACKBONES, HeadSpec, build_network
+from facerts.nn.exported import for_inference
 from facerts.nn.flops import count_multiply_adds, count_parameters
 
 

@@ -4,6 +4,7 @@ import pytest
 import yaml
 
 from facerts.datasets.synthetic import write_synthetic_faces
+from facerts.training.loop import train
 from facerts.training.recipe import load_recipe
 from tests.foreign import write_description, write_embedder
 
@@ -31,26 +32,29 @@ def unlabeled_faces(tmp_path):
     return folder
 
 
-@pytest.fixture
-def make_recipe(drawn_faces, tmp_path):
+@pytest.fixture(scope="session")
+def make_recipe(drawn_faces, tmp_path_factory):
     """Make a tiny recipe on the synthetic faces; overrides as on the command line."""
 
-    def make(*overrides):
-        fields = {
-            "name": "tiny",
-            "seed": 5,
-            "data": {"name": "drawn", "terms": "none", "train": str(drawn_faces), "workers": 0},
-            "backbone": {"name": "mobilefacenet", "width": 0.125, "embedding_size": 16, "dropout": 0.2},
-            "method": {"name": "rts"},
-            "optim": {"epochs": 2, "batch_size": 16, "lr": 0.05, "milestones": [1]},
-            "compute": {"device": "cpu", "precision": "fp32", "threads": 1},
-            "logging": {"every_steps": 2, "checkpoint_steps": 3},
-        }
-        path = tmp_path / "tiny.yaml"
-        path.write_text(yaml.safe_dump(fields))
-        return load_recipe(path, overrides)
+    fields = {
+        "name": "tiny",
+        "seed": 5,
+        "data": {"name": "drawn", "terms": "none", "train": str(drawn_faces), "workers": 0},
+        "backbone": {"name": "mobilefacenet", "width": 0.125, "embedding_size": 16, "dropout": 0.2},
+        "method": {"name": "rts"},
+        "optim": {"epochs": 2, "batch_size": 16, "lr": 0.05, "milestones": [1]},
+        "compute": {"device": "cpu", "precision": "fp32", "threads": 1},
+        "logging": {"every_steps": 2, "checkpoint_steps": 3},
+    }
+    path = tmp_path_factory.mktemp("recipe") / "tiny.yaml"
+    path.write_text(yaml.safe_dump(fields))
+    return lambda *overrides: load_recipe(path, overrides)
 
-    return make
+
+@pytest.fixture(scope="session")
+def tiny_run(make_recipe, tmp_path_factory):
+    """The folder of that recipe's run, which held nobody out."""
+    return train(make_recipe(), tmp_path_factory.mktemp("tiny") / "run").parent
 
 
 @pytest.fixture(autouse=True)

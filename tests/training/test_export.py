@@ -142,12 +142,17 @@ def test_thresholds_are_chosen_on_the_people_that_the_run_held_out(make_recipe, 
         person.write_bytes(heldout.read(row))
     assert calibrate(tmp_path / "m.onnx", tmp_path / "people").description.thresholds == found.thresholds
 
+    # People of other data are not used.
+    trained = load_network(tmp_path / "run")
+    write_synthetic_faces(tmp_path / "faces" / "more", identities=1, images=2, seed=1)
+    assert "has changed since the training" in export_module._held_out(trained)[1]
+    shutil.rmtree(tmp_path / "faces")
+    assert "are not here" in export_module._held_out(trained)[1]
+
 
 @pytest.mark.slow
-def test_a_run_that_held_nobody_out_says_how_to_get_thresholds(make_recipe, drawn_faces, tmp_path, capsys):
-    train(make_recipe("optim.lr=0.001"), tmp_path / "run")
-    assert "--data PEOPLE/   # people to choose thresholds on" in capsys.readouterr().err
-    command = ["export", tmp_path / "run", "--out", tmp_path / "m.onnx"]
+def test_a_run_that_held_nobody_out_says_how_to_get_thresholds(trained_run, drawn_faces, tmp_path, capsys):
+    command = ["export", trained_run, "--out", tmp_path / "m.onnx"]
     assert run(*command) == 0
     said = capsys.readouterr().err
     assert "no thresholds: the run held nobody out" in said
@@ -156,19 +161,6 @@ def test_a_run_that_held_nobody_out_says_how_to_get_thresholds(make_recipe, draw
     assert run(*command, "--data", drawn_faces, "--overwrite") == 0
     assert "calibrate" not in capsys.readouterr().err.partition("next:")[2]
     assert load_embedder(tmp_path / "m.onnx").description.thresholds
-
-
-@pytest.mark.slow
-def test_held_out_people_of_other_data_are_not_used(make_recipe, tmp_path):
-    write_synthetic_faces(tmp_path / "faces", identities=8, images=4)
-    fields = (f"data.train={tmp_path / 'faces'}", "data.name=f", "data.terms=t", "validation.pairs=10")
-    train(make_recipe(*fields, "data.holdout_identities=4", "optim.lr=0.001"), tmp_path / "run")
-    write_synthetic_faces(tmp_path / "faces" / "more", identities=1, images=2, seed=1)
-    exported = export_run(tmp_path / "run", tmp_path / "m.onnx")
-    assert "has changed since the training" in exported.uncalibrated
-    assert exported.description.calibration is None
-    shutil.rmtree(tmp_path / "faces")
-    assert "are not here" in export_run(tmp_path / "run", tmp_path / "m.onnx").uncalibrated
 
 
 def test_a_run_stopped_after_a_few_steps_is_named_with_the_cause(make_recipe, tmp_path):

@@ -17,7 +17,6 @@ from facerts.training.export import export_run
 from facerts.training.init_weights import init_weights, open_network
 from facerts.training.learner import Learner
 from facerts.training.loop import train
-from facerts.training.recipe import Recipe
 from tests.command import refused, run
 from tests.published import draw_published
 from tests.training.test_learner import batch
@@ -63,22 +62,10 @@ def test_a_run_starts_from_published_weights_which_stay_unchanged_if_frozen(make
 
 
 @pytest.fixture(scope="module")
-def first_stage(tmp_path_factory, drawn_faces):
+def first_stage(tmp_path_factory, make_recipe):
     """A short run with heads, class centers and a moving average of the weights."""
-    folder = tmp_path_factory.mktemp("first") / "run"
-    train(Recipe.model_validate(first_recipe(drawn_faces, "rts")), folder)
-    return folder
-
-
-def first_recipe(drawn_faces, method):
-    return {
-        "name": "first",
-        "data": {"name": "drawn", "terms": "none", "train": str(drawn_faces), "workers": 0},
-        "backbone": {"name": "mobilefacenet", "width": 0.125, "embedding_size": 16},
-        "method": {"name": method},
-        "optim": {"epochs": 0.5, "batch_size": 16, "average": 0.9},
-        "compute": {"device": "cpu", "precision": "fp32", "threads": 1},
-    }
+    recipe = make_recipe("optim.epochs=0.5", "optim.milestones=[]", "optim.average=0.9", "seed=0")
+    return train(recipe, tmp_path_factory.mktemp("first") / "run").parent
 
 
 def test_a_second_stage_starts_from_the_exported_weights_of_the_first(make_recipe, first_stage):
@@ -108,8 +95,8 @@ def test_each_process_takes_its_own_centers(make_recipe, first_stage):
     assert torch.equal(torch.cat([centers.weight for centers in parts]), state["centers"]["weight"])
 
 
-def test_the_state_of_a_method_is_loaded_by_the_same_method(make_recipe, drawn_faces, tmp_path):
-    train(Recipe.model_validate(first_recipe(drawn_faces, "adaface")), tmp_path / "run")
+def test_the_state_of_a_method_is_loaded_by_the_same_method(make_recipe, tmp_path):
+    train(make_recipe("method.name=adaface", *SHORT), tmp_path / "run")
     _, state = load_checkpoint(tmp_path / "run" / FILE)
     recipe = make_recipe("method.name=adaface", f"backbone.weights={tmp_path / 'run'}")
     taken = Learner(recipe, identities=8).loss.state.state_dict()

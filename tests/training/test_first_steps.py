@@ -130,18 +130,15 @@ def test_a_run_without_a_rising_margin_speaks_of_none(make_recipe, tmp_path, cap
     assert "margin" not in capsys.readouterr().err
 
 
-def test_a_finished_run_is_left_as_it_is(make_recipe, tmp_path, capsys):
-    folder = tmp_path / "run"
-    file = train(make_recipe(*SHORT), folder)
+def test_a_finished_run_is_left_as_it_is(make_recipe, tiny_run, capsys):
 
     def files():
-        return {p: (p.stat().st_mtime_ns, p.read_bytes()) for p in folder.rglob("*") if p.is_file()}
+        return {p: (p.stat().st_mtime_ns, p.read_bytes()) for p in tiny_run.rglob("*") if p.is_file()}
 
     before = files()
-    capsys.readouterr()
-    assert train(make_recipe(*SHORT), folder, resume=True) == file
+    assert train(make_recipe(), tiny_run, resume=True) == tiny_run / "checkpoint.pt"
     assert files() == before
     error = capsys.readouterr().err
-    assert f"{folder}: this run is finished, after all of its 2 steps; nothing was changed" in error
-    assert "facerts export" in error
+    assert f"{tiny_run}: this run is finished, after all of its 8 steps; nothing was changed" in error
+    assert f"facerts export {tiny_run} --out tiny.onnx --data PEOPLE/   # people to choose thresholds on" in error
     assert "training tiny" not in error

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from facerts.datasets import open_source
 from facerts.datasets.synthetic import draw_face
-from facerts.embedding import FaceOutputs
+from facerts.embedding import FaceOutputs, load_embedder
 from facerts.embedding.embed import embed_source
 from facerts.embedding.onnx_embedder import OnnxQuality
 from facerts.embedding.output_cache import OutputCache
@@ -132,17 +132,21 @@ def test_the_verdict_follows_the_interval_of_the_paired_difference(interval, bet
 
 
 @pytest.mark.slow
-def test_the_command_says_which_is_better(faces, tmp_path, monkeypatch, capsys):
+def test_the_command_writes_the_file_and_says_which_is_better(faces, tmp_path, monkeypatch, capsys):
     shipped = write_model(tmp_path / "facerts-quality.onnx")
-    embedder = write_description(write_embedder(tmp_path / "theirs.onnx"))
+    embedder = write_description(write_embedder(tmp_path / "theirs.onnx"), terms="ask")
     # An image of a stranger in each folder, which no recognizer can match.
     faces = Path(shutil.copytree(faces, tmp_path / "faces"))
     for person in range(PEOPLE):
         (faces / f"{person:02d}" / "2.png").write_bytes(encode_png(draw_face(100 + person, 0)))
     monkeypatch.setattr(posthoc, "find_shipped", lambda name: shipped)
-    files = ("--model", embedder, "--data", faces, "--out", tmp_path / "scored.onnx")
-    short = ("train.epochs=1", "train.batch_size=16", "train.holdout=0.85")
-    summary = printed_json(capsys, "posthoc", "rts", *files, *short)
+    out, cache = tmp_path / "scored.onnx", tmp_path / "cache"
+    files = ("--model", embedder, "--data", faces, "--set", f"output_cache={cache}", "--out", out)
+    settings = ("kl_weight=3", "train.epochs=1", "train.batch_size=16", "train.holdout=0.85")
+    summary = printed_json(capsys, "posthoc", "rts", *settings, *files, "--terms", "drawn")
+    assert [summary["file"], summary["features"]] == [str(out), str(cache)]
+    assert len(summary["loss"]) == len(summary["heldout_loss"]) == 1
+    assert load_embedder(out).description.terms == "ask; drawn"
     assert [comparison["crops"] for comparison in summary["comparisons"]] == ["clean", "degraded"]
     for comparison in summary["comparisons"]:
         assert comparison["people"] == 20

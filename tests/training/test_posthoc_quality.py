@@ -12,9 +12,8 @@ from facerts.datasets import open_source
 from facerts.embedding import load_embedder
 from facerts.errors import DataError, Error, ModelError
 from facerts.training import posthoc
-from facerts.training.posthoc import add_quality
+from facerts.training.posthoc import add_quality, head_recipe
 from facerts.training.posthoc_features import Views
-from tests.command import printed_json
 from tests.foreign import SIZE, write_description, write_embedder
 
 SHORT = ["train.hidden=16", "train.epochs=2", "train.batch_size=16", "train.holdout=0.25"]
@@ -204,6 +203,9 @@ def test_a_view_depends_only_on_its_keys(drawn_faces):
     assert np.array_equal(first[0].crop(7), source.crop(7))
     assert not np.array_equal(first[1].crop(7), first[2].crop(7))
     assert not np.array_equal(first[1].crop(7), list(Views(3, seed=1).of(source))[1].crop(7))
+    plain = [f"augmentation.{name}=0" for name in ("flip", "scale", "shift", "rotation", "change")]
+    _, second = head_recipe("tau", ["augmentation.views=2", *plain]).views.of(source)
+    assert np.array_equal(second.crop(7), source.crop(7))
 
 
 def test_a_file_that_fails_the_parity_check_is_not_written(foreign, scored, tmp_path, monkeypatch):
@@ -249,18 +251,3 @@ def test_what_cannot_be_done_is_refused(method, setting, message, foreign, score
 def test_images_without_identities_are_refused(foreign, scored, non_faces, tmp_path):
     with pytest.raises(DataError, match="no identities"):
         scored(foreign, tmp_path / "a.onnx", data=non_faces)
-
-
-@pytest.mark.slow
-def test_the_command(foreign, drawn_faces, tmp_path, capsys):
-    cache, out = tmp_path / "cache", tmp_path / "a.onnx"
-    plain = [f"augmentation.{name}=0" for name in ("flip", "scale", "shift", "rotation", "change")]
-    files = ("--model", foreign, "--data", drawn_faces, "--set", f"output_cache={cache}", "--out", out)
-    settings = ("tau_min=0.2", "augmentation.views=2", *plain, *SHORT, "train.epochs=1")
-    result = printed_json(capsys, "posthoc", "tau", *settings, *files, "--terms", "drawn")
-    assert [result["file"], result["features"]] == [str(out), str(cache)]
-    assert len(result["loss"]) == len(result["heldout_loss"]) == 1
-    assert load_embedder(out).description.terms == "ask; drawn"
-    # Without any augmentation both views are equal.
-    first, second = kept(cache, "unit").reshape(2, 64, SIZE)
-    np.testing.assert_array_equal(first, second)

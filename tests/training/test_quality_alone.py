@@ -12,7 +12,7 @@ from facerts.embedding import load_embedder
 from facerts.embedding.onnx_embedder import OnnxQuality
 from facerts.errors import DataError, Error
 from facerts.evaluation.while_training import NetworkEmbedder, to_network_input
-from facerts.training.checkpoint import load_network
+from facerts.training.checkpoint import load_network, read_file
 from facerts.training.export import export_run
 from facerts.training.learner import Learner
 from facerts.training.loader import TrainingData
@@ -21,25 +21,20 @@ from facerts.training.teachers import open_teachers
 from facerts.training.validation import TeachersErrors
 
 TEACHER = "teacher={{models: {}, method_embedding: teachers, cosine: 0, similarities: 0, method: 1}}"
-ALONE = ("backbone={name: patch8, width: 0.25, embedding_size: 12, embedding: false}",)
+ALONE = ("backbone={name: patch8, width: 0.25, embedding_size: 12, embedding: false}", "data.augmentation.views=2")
 
 
-@pytest.fixture
-def recipe(teacher, make_recipe):
-    return make_recipe(
-        TEACHER.format(teacher), *ALONE, "data.augmentation.views=2", "data.holdout_identities=4",
-        "optim.batch_size=8", "optim.average=0.9",
-    )  # fmt: skip
+SHORT = ("optim.epochs=1", "optim.milestones=[]")
+SMALL = (*ALONE, "data.holdout_identities=4", "optim.batch_size=8", "optim.average=0.9")
 
 
-def test_it_is_trained_validated_exported_and_gives_a_quality(recipe, tmp_path, capsys, crops):
-    train(recipe, tmp_path / "run")
+def test_it_is_trained_validated_exported_and_gives_a_quality(make_recipe, teacher, tmp_path, capsys, crops):
+    train(make_recipe(TEACHER.format(teacher), *SMALL), tmp_path / "run")
     printed = capsys.readouterr().err
     assert "no embedding" in printed
     assert "area_teacher" in printed
     assert "facerts score PHOTOS/ --quality tiny.onnx" in printed
     trained = load_network(tmp_path / "run")
-    assert "embedding.0.weight" not in trained.network.state_dict()
     parity = export_run(tmp_path / "run", tmp_path / "q.onnx", precision="fp16").parity
     assert parity.cosine is None
     assert parity.quality_error is not None
@@ -57,28 +52,21 @@ def test_it_is_trained_validated_exported_and_gives_a_quality(recipe, tmp_path, 
     assert not (tmp_path / "e.onnx").exists()
 
 
-def test_an_embedding_that_is_learned_beside_it_stays_in_training(recipe, make_recipe, teacher, tmp_path, crops):
-    both = make_recipe(
-        TEACHER.format(teacher).replace("cosine: 0", "cosine: 1, target: view"), *ALONE, "data.augmentation.views=2",
-        "data.holdout_identities=4", "optim.batch_size=8", "optim.average=0.9",
-    )  # fmt: skip
-    trunks = []
-    for number, one in enumerate((recipe, both)):
-        run = train(one, tmp_path / str(number))
-        state = torch.load(next(run.parent.rglob("*.pt")) if run.is_file() else next(run.rglob("*.pt")))
-        assert ("embedding.0.weight" in state["network"]) == (one is both)
-        trained = load_network(tmp_path / str(number)).network
-        assert trained.embedding_size == 0
-        assert "embedding.0.weight" not in trained.state_dict()
-        trunks.append(trained.state_dict()["trunk.stem.0.weight"])
-        export_run(tmp_path / str(number), tmp_path / f"{number}.onnx", precision="fp32")
-        assert "embedding" not in OnnxQuality(tmp_path / f"{number}.onnx").description.outputs
+def test_an_embedding_that_is_learned_beside_it_stays_in_training(make_recipe, teacher, tmp_path, crops):
+    beside = TEACHER.format(teacher).replace("cosine: 0", "cosine: 1, target: view")
+    alone, both = (make_recipe(settings, *SMALL, *SHORT) for settings in (TEACHER.format(teacher), beside))
+    for name, recipe in (("alone", alone), ("both", both)):
+        train(recipe, tmp_path / name)
+        assert ("embedding.0.weight" in read_file(tmp_path / name)["network"]) == (recipe is both)
+    trained, other = (load_network(tmp_path / name).network for name in ("both", "alone"))
+    assert trained.embedding_size == 0
+    assert "embedding.0.weight" not in trained.state_dict()
     # What it learns to embed changes the trunk.
-    assert not torch.allclose(*trunks)
+    assert not torch.allclose(*(network.state_dict()["trunk.stem.0.weight"] for network in (trained, other)))
+    export_run(tmp_path / "both", tmp_path / "both.onnx")
+    assert "embedding" not in OnnxQuality(tmp_path / "both.onnx").description.outputs
     # A quality that is exported goes on learning, with an embedding that starts anew.
-    onward = both.model_copy(
-        update={"backbone": both.backbone.model_copy(update={"weights": str(tmp_path / "1.onnx")})}
-    )
+    onward = make_recipe(beside, *SMALL, f"backbone.weights={tmp_path / 'both.onnx'}")
     network = Learner(onward, 4, source=TrainingData(onward).source).network.eval()
     images = to_network_input(torch.from_numpy(crops))
     with torch.no_grad():
@@ -90,7 +78,7 @@ def test_an_embedding_that_is_learned_beside_it_stays_in_training(recipe, make_r
 def test_a_head_that_would_read_the_embedding_reads_the_features(make_recipe, teacher, tmp_path, crops, cosine):
     alone = make_recipe(
         TEACHER.format(teacher).replace("cosine: 0", f"cosine: {cosine}, target: view"), *ALONE, "method=crfiqa",
-        "data.augmentation.views=2", "optim={epochs: 1, batch_size: 8, milestones: []}",
+        "optim.batch_size=8", *SHORT,
     )  # fmt: skip
     train(alone, tmp_path / "run")
     network = load_network(tmp_path / "run").network
@@ -103,16 +91,10 @@ def test_a_head_that_would_read_the_embedding_reads_the_features(make_recipe, te
 
 
 def test_variances_of_the_teachers_embeddings_are_learned_by_the_whole_network(make_recipe, teacher, tmp_path):
-    pfe = (
-        "method=pfe",
-        "backbone.weights=null",
-        "data.per_identity=2",
-        "optim={epochs: 1, batch_size: 8, milestones: []}",
-    )
-    alone = (TEACHER.format(teacher), *ALONE, "data.augmentation.views=2")
+    pfe = ("method=pfe", "backbone.weights=null", "data.per_identity=2", "optim.batch_size=8", *SHORT)
     trunks = []
     for rate in ("1e-3", "1e-2"):
-        train(make_recipe(*alone, *pfe, f"optim.lr={rate}"), tmp_path / rate)
+        train(make_recipe(TEACHER.format(teacher), *ALONE, *pfe, f"optim.lr={rate}"), tmp_path / rate)
         trunks.append(load_network(tmp_path / rate).network.state_dict())
     assert not torch.allclose(*(trunk["trunk.stem.0.weight"] for trunk in trunks))
 
