@@ -18,8 +18,7 @@ MAX_PROBLEMS, MAX_FIELD = 10, 200
 # What pip installs for an extra that is not given alone, as in docs/install.md.
 _INSTALLED = {
     "use": "'.[cpu]', or '.[gpu]' on an NVIDIA GPU",
-    "train": "'.[cpu,train]' torch==2.13.0 --extra-index-url https://download.pytorch.org/whl/cpu, or '.[gpu,train]' "
-    "on an NVIDIA GPU",
+    "train": "'.[cpu,train]' torch==2.13.0 --extra-index-url https://download.pytorch.org/whl/cpu, or '.[gpu,train]'",
 }
 # Whether a value is what an argument has to be.
 _KINDS: dict[str, Callable[[Any], bool]] = {

@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 
 from facerts.cli.config import settings_rows
-from facerts.cli.ending import OPTIONAL, install_command
+from facerts.cli.ending import OPTIONAL
 from facerts.cli.output import number, print_result, print_rows, warn
 from facerts.cli.settings import CommandSettings
 from facerts.cli.shared_options import Json
-from facerts.errors import ModelError
+from facerts.errors import ModelError, install_hint
 from facerts.io.console import say
 from facerts.version import __version__
 
@@ -98,7 +98,9 @@ def examine(settings: CommandSettings) -> dict[str, object]:
         if module == "onnxruntime":
             result["providers"] = imported.get_available_providers()
     for use, missing in lacking.items():
-        result[use] = f"no, without {' and '.join(missing)}: {install_command(missing[0])}" if missing else "yes"
+        result[use] = (
+            f"no, without {' and '.join(missing)}: {install_hint(OPTIONAL[missing[0]][1])}" if missing else "yes"
+        )
     return result | _models(settings)
 
 

@@ -69,8 +69,8 @@ def report_error(error: BaseException) -> int:
     if isinstance(error, Error):
         print_error(error)
         return EXIT_NON_FINITE if isinstance(error, NonFiniteLossError) else EXIT_UNUSABLE
-    if isinstance(error, ModuleNotFoundError) and (command := install_command(error.name or "")):
-        print_error(f"this command needs {error.name}, which is not installed: {command}")
+    if isinstance(error, ModuleNotFoundError) and (needed := OPTIONAL.get((error.name or "").split(".")[0])):
+        print_error(f"this command needs {error.name}, which is not installed: {install_hint(needed[1])}")
         return EXIT_UNUSABLE
     if isinstance(error, OSError) and error.strerror:
         where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
@@ -84,9 +84,3 @@ def report_error(error: BaseException) -> int:
         f"output of {DEBUG_VARIABLE}=1"
     )
     return EXIT_UNEXPECTED
-
-
-def install_command(module: str) -> str:
-    """How to install a missing module; empty if no extra of facerts has it."""
-    root = module.split(".")[0]
-    return install_hint(OPTIONAL[root][1]) if root in OPTIONAL else ""

@@ -81,8 +81,7 @@ def score(
     acceptance = settings.acceptance(min_quality, keep)
     keep = acceptance["keep"]
     if settings.quality != "own" and not settings.typed("recognizer"):
-        # No embedding is needed, so a broken recognizer is of no concern.
-        settings = replace(settings, recognizer=None)
+        settings = replace(settings, recognizer=None)  # which is not used, and may be broken
     scorer = settings.scorer(model)
     task = Task(scorer.min_quality(**acceptance), largest, copies)
     source = open_images(paths)

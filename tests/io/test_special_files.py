@@ -97,6 +97,7 @@ def test_a_command_refuses_a_pipe(tmp_path, monkeypatch, capsys, command):
         if word.startswith("PIPE") and not Path(word).exists():
             os.mkfifo(word)
     write_embedder(tmp_path / "model.onnx")
+    Path("a.jpg").touch()
     status = run(*command)
     assert status == (1 if command[0] == "video" else 2)
     assert "PIPE" in capsys.readouterr().err
