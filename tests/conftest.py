@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,10 @@ from facerts.datasets import PairBenchmark, open_source, pairs_from_identities
 from facerts.datasets.pair_layouts import save_bin
 from facerts.datasets.synthetic import draw_face, write_non_faces, write_synthetic_faces
 from facerts.embedding import OnnxModel
+from facerts.evaluation.benchmark_runs import run_pairs
 from facerts.evaluation.corruption_benchmark import run_corruptions
+from facerts.evaluation.evaluation_options import EvaluationOptions
+from facerts.evaluation.ood import run_ood
 from facerts.metrics.pair_intervals import share_interval, verification_intervals
 from facerts.metrics.paired import compare_scores
 from tests.browser import browser, complaints, page, requested
@@ -68,12 +72,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path not in slow)
 
 
-@pytest.fixture(scope="module")
-def few_replicates() -> Iterator[None]:
-    """Bootstraps have 300 replicates, not 1,000, for tests to which the width of an interval is no matter."""
+@contextmanager
+def of_300_replicates() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for measure in (compare_scores, share_interval, verification_intervals):
             patch.setitem(measure.__kwdefaults__, "replicates", 300)
+        yield
+
+
+@pytest.fixture(scope="module")
+def few_replicates() -> Iterator[None]:
+    """Bootstraps have 300 replicates, not 1,000, for tests to which the width of an interval is no matter."""
+    with of_300_replicates():
         yield
 
 
@@ -206,3 +216,21 @@ def benchmark_folder(tmp_path_factory) -> Path:
 def named(benchmark_folder) -> Path:
     """The same pairs as a list that names the people, so that all pairs of the images can be measured."""
     return benchmark_folder / "people" / "named.csv"
+
+
+@pytest.fixture(scope="session")
+def evaluated(named, benchmark_folder, drawn_faces, non_faces, tmp_path_factory):
+    """Result folders of a plain embedder, of "poor" with far more noise, and of two seeds, "one" and "two"."""
+    # Their module reads this one.
+    from tests.evaluation.conftest import Plain, Seeded
+
+    home, people = tmp_path_factory.mktemp("evaluated"), str(benchmark_folder / "people")
+    options = EvaluationOptions(keep_crops=False, flip=False, fmr=0.05)
+    models = [Plain(), Seeded("poor", 9, 0.5), Seeded("seeded", 1), Seeded("seeded", 2)]
+    folders = {key: home / key for key in ("plain", "poor", "one", "two")}
+    with of_300_replicates():
+        for model, out in zip(models, folders.values(), strict=True):
+            run_pairs(model, ["verification", "reject"], [named, benchmark_folder / "people.bin"], out, options)
+            run_ood(model, [str(drawn_faces), people], [str(non_faces)], out, options)
+            run_corruptions(model, [people], out, options, images=12, kinds=("blur", "sepia"))
+    return folders

@@ -21,13 +21,12 @@ from facerts.metrics.error_versus_reject import pair_quality
 from facerts.metrics.group_rates import fmr_by_group, in_tail, share_by_group
 from facerts.metrics.intervals import Interval, ResamplingUnit, resampled_rate_interval, subject_counts
 from facerts.metrics.same_person import SamePerson, fit_same_person, quality_level
-from facerts.metrics.verification import pair_cosine
+from facerts.metrics.verification import pair_cosine, reachable, too_few
 from facerts.onnx.contract import KeptPairs, Matching, MatchThreshold
 
 FMRS = (1e-2, 1e-3, 1e-4)
-# A rate at which not even one pair would match cannot be measured. With ten, its standard error is a third of it, even
-# if no two pairs share a person.
-MIN_FALSE_MATCHES, FEW_FALSE_MATCHES = 1, 10
+# With ten false matches the standard error of a rate is a third of it, even if no two pairs share a person.
+FEW_FALSE_MATCHES = 10
 REPLICATES = 300
 # Images whose pairs the likelihood ratio of "same person" is fitted on; two million pairs.
 MAX_FITTED = 2000
@@ -121,13 +120,8 @@ def reachable_rates(fmrs: Sequence[float] | None, genuine: int, impostors: int) 
             "they need at least two people and two images of one person."
         ]
     requested = FMRS if fmrs is None else fmrs
-    reachable = [fmr for fmr in requested if fmr * impostors >= MIN_FALSE_MATCHES - 1e-9]
-    return reachable, [
-        f"FMR {fmr:g} is left out: it needs {int(np.ceil(MIN_FALSE_MATCHES / fmr - 1e-9)):,} impostor pairs, and there "
-        f"are {impostors:,}."
-        for fmr in requested
-        if fmr not in reachable
-    ]
+    missing = [f"{reason}: it is left out." for fmr in requested if (reason := too_few(fmr, impostors))]
+    return reachable(requested, impostors), missing
 
 
 def match_thresholds(

@@ -33,14 +33,14 @@ def compare(
         score: Image score that the figures show, such as quality, uncertainty or norm.
     """
     from facerts.evaluation.comparison import compare_methods, write_comparison
-    from facerts.evaluation.method_runs import load_labeled, methods_of
-    from facerts.report.comparison_report import subjects_of, write_comparison_report
+    from facerts.evaluation.method_runs import methods_of, with_logs
+    from facerts.evaluation.saved_result import load_labeled
+    from facerts.report.comparison_report import write_comparison_report
 
-    methods = methods_of(load_labeled(results))
-    subjects = subjects_of(methods, log or ())
+    methods = with_logs(methods_of(load_labeled(results)), log or ())
     comparison, arrays = compare_methods(methods, embedding=embedding)
     write_comparison(comparison, arrays, out)
-    write_comparison_report(methods, subjects, comparison, arrays, out, score=score)
+    write_comparison_report(methods, comparison, arrays, out, score=score)
     for note in comparison.notes:
         warn(note)
     print_json(comparison.to_json()) if json else show_comparison(comparison)

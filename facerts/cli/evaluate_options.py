@@ -203,7 +203,7 @@ def _refuse_scores(model: Path, scores: ScoreOptions) -> None:
 def locked_results(out: Path) -> Iterator[None]:
     """A lock on a folder of results, as concurrent evaluations would overwrite each other's; others are refused."""
     from facerts.evaluation.result_folder import ARRAYS_FILE, JSON_FILE
-    from facerts.report.subject import LOG_FILE
+    from facerts.evaluation.saved_result import LOG_FILE
 
     inside = {path.name for path in out.glob("[!.]*")}
     # An interrupted evaluation leaves outputs of the model.

@@ -31,15 +31,15 @@ from facerts.evaluation.evaluation_options import (
     reference_embedding,
 )
 from facerts.evaluation.pair_verification import (
+    FARS,
     template_verification_of,
     verification_of,
-    wanted_fars,
 )
 from facerts.evaluation.probe_search import identification_of
-from facerts.evaluation.rejection import check_fmr, reject_of
+from facerts.evaluation.rejection import reject_of
 from facerts.evaluation.result import Result
 from facerts.evaluation.result_folder import ResultFolder
-from facerts.evaluation.similarity import COSINE, Similarity, compare_images
+from facerts.evaluation.similarity import COSINE, Similarity, check_fmrs, compare_images
 from facerts.metrics.all_pairs import AllPairs
 
 Kind = Literal["verification", "reject"]
@@ -232,11 +232,11 @@ def _measure_templates(
         raise DataError(
             f"{benchmark.name}: its pairs of templates are missing; see its notes: {' '.join(benchmark.notes)}"
         )
-    fars = wanted_fars(options.fars, int((~benchmark.same).sum()), benchmark.name, every=True)
+    check_fmrs(options.fars or (), int((~benchmark.same).sum()), benchmark.name)
     hashed = hash_images(benchmark.images)
     outputs = measured_outputs(embedder, benchmark.images, options, flip=options.flip, sha256=hashed.sha256)
     flip = None if isinstance(embedder, EmbeddingTable) else options.flip
-    for pooling, section in template_verification_of(outputs, benchmark, fars, flip=flip).items():
+    for pooling, section in template_verification_of(outputs, benchmark, options.fars or FARS, flip=flip).items():
         section.data_sha256 = {benchmark.name: hashed.sha256}
         section.notes = [*benchmark.notes, *_looked_at(embedder, benchmark.images)]
         folder.add("verification", f"{benchmark.name} ({pooling})", section)
@@ -259,9 +259,9 @@ def _check_pairs(benchmark: PairBenchmark, kinds: Sequence[Kind], options: Evalu
         )
     impostors = int((~benchmark.same).sum())
     if "verification" in kinds and not options.every_pair:
-        wanted_fars(options.fars, impostors, benchmark.name)
+        check_fmrs(options.fars or (), impostors, benchmark.name, ", or measure all pairs")
     if "reject" in kinds:
-        check_fmr(options.fmr, impostors, benchmark.name)
+        check_fmrs([options.fmr], impostors, benchmark.name)
 
 
 def _check_listed_pairs(similarity: Similarity, templates: Sequence[str | Path], options: EvaluationOptions) -> None:

@@ -19,9 +19,10 @@ from pydantic import Field
 from facerts.errors import DataError
 from facerts.evaluation.baselines import BASELINES, OWN_SCORES
 from facerts.evaluation.measure import SCORE_KEYS, Evaluation, Measure, PairedTest, ResultPart, scores_of_rows
-from facerts.evaluation.method_runs import MethodRuns, SavedResult, load_labeled, methods_of, runs_of
+from facerts.evaluation.method_runs import MethodRuns, methods_of, runs_of
 from facerts.evaluation.one_embedding import on_one_embedding
 from facerts.evaluation.result_folder import ARRAYS_FILE, Arrays, naming_folders
+from facerts.evaluation.saved_result import SavedResult, load_labeled
 from facerts.evaluation.wording import joined, points, points_interval, score_in_words
 from facerts.io.files import atomic_write
 from facerts.metrics.intervals import pair_subjects
@@ -97,16 +98,15 @@ def write_comparison(comparison: Comparison, arrays: Arrays, folder: str | Path)
 
 
 def _compared(methods: Sequence[MethodRuns], embedding: str | None) -> tuple[Comparison, Arrays]:
-    named = [(method.shown(run), run) for method in methods for run in method.runs]
-    if len(named) < 2:
+    first, *others = runs_of(methods)
+    if not others:
         raise DataError("a comparison needs at least two result folders")
     embedder = chosen(methods, embedding)
     notes: list[str] = []
-    (label, first), *others = named
-    differences = list(_differences(label, first, others, notes))
-    if not any(_same_data(first, run, kind, name) for _, run in others for kind, name, _ in first.content.each()):
+    differences = list(_differences(first, others, notes))
+    if not any(_same_data(first, run, kind, name) for run in others for kind, name, _ in first.sections()):
         raise DataError(
-            f"{first.folder} has nothing in common with {', '.join(str(run.folder) for _, run in others)}: "
+            f"{first.folder} has nothing in common with {', '.join(str(run.folder) for run in others)}: "
             + " ".join(["evaluate them on the same benchmarks.", *notes])
         )
     sections = [*_accuracies(methods), *_side_by_side(methods)]
@@ -115,11 +115,8 @@ def _compared(methods: Sequence[MethodRuns], embedding: str | None) -> tuple[Com
     several = any(len(method.runs) > 1 for method in methods)
     comparison = Comparison(
         schema_=SCHEMA,
-        methods=[
-            ComparedMethod(label=method.label, runs=[_model(method.shown(run), run) for run in method.runs])
-            for method in methods
-        ],
-        reference=_model(label, first),
+        methods=[ComparedMethod(label=method.label, runs=list(map(_model, method.runs))) for method in methods],
+        reference=_model(first),
         text=f"In brackets: 95% intervals. {f'{SEVERAL} ' if several else ''}{TESTED if tested else UNTESTED}",
         sections=[*sections, *embedded],
         differences=differences,
@@ -139,18 +136,13 @@ def chosen(methods: Sequence[MethodRuns], label: str | None) -> MethodRuns:
     )
 
 
-def _model(label: str, run: SavedResult) -> ComparedModel:
-    model = run.content.model
-    return ComparedModel(label=label, folder=run.place, name=model.name, sha256=model.sha256)
-
-
-def _section_of(run: SavedResult, kind: str, name: str) -> Evaluation | None:
-    return run.content.of_kind(kind).get(name)
+def _model(run: SavedResult) -> ComparedModel:
+    return ComparedModel(label=run.label, folder=run.place, name=run.model.name, sha256=run.model.sha256)
 
 
 def _same_data(one: SavedResult, other: SavedResult, kind: str, name: str) -> bool:
     """Whether both were measured on the same images, and the same pairs of them where these are listed."""
-    first, second = (_section_of(run, kind, name) for run in (one, other))
+    first, second = (run.of_kind(kind).get(name) for run in (one, other))
     if first is None or second is None:
         return False
     hashes = [sorted(section.data_sha256.values()) for section in (first, second)]
@@ -196,15 +188,13 @@ def difference_of(
     return Difference(-difference.value, (-high, -low), difference.p_value, difference.unit)
 
 
-def _differences(
-    label: str, first: SavedResult, others: Sequence[tuple[str, SavedResult]], notes: list[str]
-) -> Iterator[Evaluation]:
+def _differences(first: SavedResult, others: Sequence[SavedResult], notes: list[str]) -> Iterator[Evaluation]:
     """A section for each evaluation that another result shares with the reference."""
-    for kind, name, section in first.content.each():
+    for kind, name, section in first.sections():
         tested = [one for one in section.measures if one.test is not None]
         measures, findings = [], []
-        for of_other, run in others:
-            own = _section_of(run, kind, name)
+        for run in others:
+            own = run.of_kind(kind).get(name)
             if own is None:
                 continue
             if not _same_data(first, run, kind, name):
@@ -221,7 +211,7 @@ def _differences(
                 if found is None:
                     continue
                 score = scores_of_rows(measure)
-                row = {"model": of_other} | ({} if score is None else {"score": score})
+                row = {"model": run.label} | ({} if score is None else {"score": score})
                 low, high = found.ci95
                 measures.append(
                     Measure(
@@ -236,7 +226,7 @@ def _differences(
                     )
                 )
                 if measure.name != "AUROC" and score in (None, scores_of_rows(tested[0])):
-                    findings.append(_finding(of_other, label, measures[-1], score))
+                    findings.append(_finding(run.label, first.label, measures[-1], score))
         if measures:
             unit = "people" if "subjects" in (section.interval or "") else (section.interval or "").split()[-1]
             text = f"{name}: {unit} are resampled."
@@ -291,7 +281,7 @@ def accuracy_of(run: SavedResult, names: Sequence[str]) -> Measure | None:
     """
     each = []
     for name in names:
-        section = _section_of(run, "verification", name)
+        section = run.of_kind("verification").get(name)
         found = None if section is None else section.find("accuracy")
         if found is None or found.value is None or found.ci95 is None:
             return None
@@ -310,7 +300,7 @@ def accuracy_sets(methods: Sequence[MethodRuns]) -> list[str]:
     names = {
         name: section
         for run in runs_of(methods)
-        for name, section in run.content.of_kind("verification").items()
+        for name, section in run.of_kind("verification").items()
         if section.find("accuracy") is not None
     }
     return [name for name, section in names.items() if section.settings.get("similarity") == "cosine"]
@@ -347,7 +337,7 @@ def _side_by_side(methods: Sequence[MethodRuns]) -> Iterator[Evaluation]:
     """The numbers of every evaluation: a row for each method and score."""
     found: dict[tuple[str, str], list[Evaluation]] = {}
     for run in runs_of(methods):
-        for kind, name, section in run.content.each():
+        for kind, name, section in run.sections():
             found.setdefault((kind, name), []).append(section)
     for (kind, name), sections in found.items():
         first = sections[0]
@@ -390,7 +380,7 @@ def _shown(kind: str, section: Evaluation) -> dict[Key, Measure]:
 def _table(methods: Sequence[MethodRuns], kind: str, name: str, keys: Sequence[Key]) -> Iterator[Measure]:
     """One table, with the best of each column marked where it is so by more than chance."""
     index = {
-        run.folder: _shown(kind, section) if (section := _section_of(run, kind, name)) else {}
+        run.folder: _shown(kind, section) if (section := run.of_kind(kind).get(name)) else {}
         for run in runs_of(methods)
     }
     # A score of the images alone is the same for every method: it stands once, at the end.

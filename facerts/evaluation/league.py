@@ -25,11 +25,11 @@ from facerts.evaluation.image_groups import Groups
 from facerts.evaluation.lineup import NORM, ORACLE, RANDOM, Lineup
 from facerts.evaluation.measure import Evaluation, Format, Measure, Plot, Series
 from facerts.evaluation.quality_costs import MS, Costs, measure_costs
-from facerts.evaluation.rejection import check_fmr, references
+from facerts.evaluation.rejection import references
 from facerts.evaluation.result import Result
 from facerts.evaluation.result_folder import Arrays, ResultFolder
 from facerts.evaluation.scored import ScoredImages, score_images, separations
-from facerts.evaluation.similarity import compare_images
+from facerts.evaluation.similarity import check_fmrs, compare_images
 from facerts.evaluation.wording import counts, joined, percent, rate
 from facerts.io.progress import track
 from facerts.metrics.all_pairs import AllPairs, compare_all
@@ -38,7 +38,7 @@ from facerts.metrics.error_versus_reject import RATES, ErrorVersusReject, error_
 from facerts.metrics.intervals import Estimate, mean_estimate
 from facerts.metrics.rank_consistency import rank_consistency
 from facerts.metrics.separation import keep_threshold
-from facerts.metrics.verification import pair_cosine, reachable
+from facerts.metrics.verification import pair_cosine, reachable, too_few
 
 FMRS = (1e-3, 1e-2)
 # Areas are to these shares; the second is that of tables, ranks and sentences.
@@ -419,10 +419,11 @@ def _compared(faces: FaceSet, outputs: FaceOutputs) -> ComparedPairs:
 def _fmr(faces: FaceSet, wanted: float | None) -> float:
     """The false match rate to measure at."""
     if wanted is not None:
-        check_fmr(wanted, faces.impostors, faces.name)
+        check_fmrs([wanted], faces.impostors, faces.name)
         return wanted
-    if not (rates := reachable(FMRS, faces.impostors)):
-        raise Error(f"{faces.name}: {faces.impostors:,} impostor pairs are too few for FMR {max(FMRS):g}; give --fmr")
+    rates = reachable(FMRS, faces.impostors)
+    if not rates:
+        raise Error(f"{faces.name}: {too_few(max(FMRS), faces.impostors)}; give a higher --fmr")
     return rates[0]
 
 

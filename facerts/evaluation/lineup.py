@@ -21,7 +21,7 @@ from facerts.embedding.recognizer_scores import RECOGNIZER_SCORES, LayerNorms, o
 from facerts.errors import DataError, Error, ModelError, did_you_mean
 from facerts.evaluation.baselines import detector_score, sharpness
 from facerts.evaluation.evaluation_options import EvaluationOptions, kept_outputs
-from facerts.evaluation.method_runs import split_label
+from facerts.evaluation.saved_result import split_label
 from facerts.evaluation.score_table import read_scores
 from facerts.hub.find import find_model
 

@@ -2,64 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
 from facerts.errors import DataError
 from facerts.evaluation.measure import Measure
-from facerts.evaluation.result import Result
-from facerts.evaluation.result_folder import Arrays, load_result
-from facerts.io.console import printable
-from facerts.io.redact import redacted_path, redacted_paths
-
-
-@dataclass(frozen=True)
-class SavedResult:
-    """The result folder of one model; ``labeled`` is whether its label was given, otherwise it is the model's name."""
-
-    label: str
-    folder: Path
-    content: Result
-    arrays: Arrays
-    labeled: bool = True
-
-    @property
-    def place(self) -> str:
-        """The folder as others may see it."""
-        return redacted_path(self.folder)
-
-    def array(self, key: str) -> NDArray[Any]:
-        """An array by its whole key."""
-        if key not in self.arrays:
-            room = key.rpartition("/")[0]
-            near = sorted(name for name in self.arrays if name.rpartition("/")[0] == room)
-            raise DataError(
-                f"{self.folder}: no array {key!r}, only {', '.join(near) or 'none of that kind'}; "
-                "evaluate again, or ask for another score"
-            )
-        return self.arrays[key]
-
-
-def split_label(text: str) -> tuple[str, str]:
-    """Split ``LABEL=VALUE``; without a label it is empty. A label may itself contain "=", but no control characters."""
-    label, _, value = ("", "", text) if Path(text).exists() else text.rpartition("=")
-    return printable(label), value
-
-
-def load_labeled(texts: Sequence[str | Path]) -> list[SavedResult]:
-    """Read folders given as ``FOLDER`` or ``LABEL=FOLDER`` (a label may hold "=" itself)."""
-    results = []
-    for text in map(str, texts):
-        label, path = split_label(text)
-        content, arrays = load_result(path)
-        results.append(SavedResult(label or content.model.name, Path(path), content, arrays, labeled=bool(label)))
-    return results
+from facerts.evaluation.saved_result import SavedResult, read_log
 
 
 def quality_of(saved: SavedResult, first: SavedResult, name: str, score: str) -> NDArray[Any]:
@@ -75,16 +28,11 @@ def quality_of(saved: SavedResult, first: SavedResult, name: str, score: str) ->
     return saved.array(f"verification/{name}/{score}")[[row[key] for key in wanted]]
 
 
-@dataclass(frozen=True)
-class MethodRuns:
-    """One method."""
+class MethodRuns(NamedTuple):
+    """One method, with its training runs: of several, each has a number in its label."""
 
     label: str
     runs: tuple[SavedResult, ...]
-
-    def shown(self, run: SavedResult) -> str:
-        """The name of one of its runs among all runs."""
-        return self.label if len(self.runs) == 1 else f"{self.label}, run {self.runs.index(run) + 1}"
 
     def mean(self, measure: Callable[[SavedResult], Measure | None]) -> Measure | None:
         """A number of all runs: of several the mean, with the lowest and the highest; None where a run lacks it."""
@@ -99,24 +47,39 @@ class MethodRuns:
 
 
 def methods_of(results: Sequence[SavedResult]) -> list[MethodRuns]:
-    """Group results by their labels, in the order of the first of each.
-
-    Results without a label of their own are methods by themselves, distinguished by their folders where the names of
-    their models are not enough.
-    """
-    times = Counter(result.label for result in results)
+    """Group results by their labels, in the order of the first of each; those without one are methods by themselves."""
     groups: dict[str | int, list[SavedResult]] = {}
     for number, result in enumerate(results):
         groups.setdefault(result.label if result.labeled else number, []).append(result)
     methods = []
-    folders = [result.folder for result in results]
-    places = dict(zip(folders, redacted_paths(folders), strict=True))
     for runs in groups.values():
-        first = runs[0]
-        clashes = not first.labeled and times[first.label] > 1
+        label = runs[0].label
         _check_runs(runs)
-        methods.append(MethodRuns(places[first.folder] if clashes else first.label, tuple(runs)))
+        if len(runs) > 1:
+            runs = [replace(run, label=f"{label}, run {number}") for number, run in enumerate(runs, 1)]
+        methods.append(MethodRuns(label, tuple(runs)))
     return methods
+
+
+def with_logs(methods: Sequence[MethodRuns], logs: Sequence[str]) -> list[MethodRuns]:
+    """The same with other training logs; these, or their runs, are given as ``LABEL=PATH``.
+
+    The second of a label is its second run's. A result folder that has a ``log.jsonl`` needs none.
+    """
+    paths: dict[str, list[Path]] = {method.label: [] for method in methods}
+    for text in logs:
+        label, _, where = text.rpartition("=")
+        if label not in paths:
+            raise DataError(f"--log {text}: give it as LABEL=PATH, with the label of a result: {', '.join(paths)}")
+        paths[label].append(Path(where))
+    found = []
+    for label, runs in methods:
+        given = paths[label]
+        if len(given) > len(runs):
+            raise DataError(f"{label}: {len(given)} logs for {len(runs)} results; give one for each")
+        logged = [replace(run, log=read_log(path)) for run, path in zip(runs, given, strict=False)]
+        found.append(MethodRuns(label, (*logged, *runs[len(given) :])))
+    return found
 
 
 def _check_runs(runs: Sequence[SavedResult]) -> None:
@@ -124,20 +87,20 @@ def _check_runs(runs: Sequence[SavedResult]) -> None:
     first, label = runs[0], runs[0].label
     of_model: dict[str, SavedResult] = {}
     for run in runs:
-        model = run.content.model
+        model = run.model
         earlier = of_model.setdefault(model.sha256, run)
         if earlier is not run:
             raise DataError(
                 f"{label}: {earlier.folder} and {run.folder} contain results of the same model; several results of one "
                 "label are training runs of one method, so use different labels"
             )
-        if model.method != first.content.model.method:
+        if model.method != first.model.method:
             raise DataError(
-                f"{label}: {first.folder} is of method {first.content.model.method} and {run.folder} of "
+                f"{label}: {first.folder} is of method {first.model.method} and {run.folder} of "
                 f"{model.method}; results of one label are runs of one method, so use different labels"
             )
         expected, own = (
-            {f"{kind} of {name}": section.data_sha256 for kind, name, section in each.content.each()}
+            {f"{kind} of {name}": section.data_sha256 for kind, name, section in each.sections()}
             for each in (first, run)
         )
         advice = "evaluate all runs of one label on the same data, or give them other labels"

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from facerts.evaluation.baselines import OWN_SCORES
 from facerts.evaluation.measure import Evaluation, Measure, Plot, Series
-from facerts.evaluation.method_runs import MethodRuns, SavedResult, quality_of
+from facerts.evaluation.method_runs import MethodRuns, quality_of
 from facerts.evaluation.rejection import FMR, MOST_LEFT_OUT, REPLICATES, references, reject_measures
 from facerts.evaluation.result_folder import Arrays
+from facerts.evaluation.saved_result import SavedResult
 from facerts.evaluation.wording import rate
 from facerts.metrics.compared_pairs import ComparedPairs, compare_listed
 from facerts.metrics.error_versus_reject import ORACLE, RATES, ErrorVersusReject, error_versus_reject
-from facerts.metrics.verification import reachable
+from facerts.metrics.verification import too_few
 
 
 def on_one_embedding(
@@ -28,20 +28,17 @@ def on_one_embedding(
     first = embedder.runs[0]
     sections: list[Evaluation] = []
     arrays: Arrays = {}
-    for name, section in first.content.of_kind("verification").items():
+    for name, section in first.of_kind("verification").items():
         prefix = f"verification/{name}/"
         if prefix + "scores" not in first.arrays or section.settings.get("similarity") != "cosine":
             continue
         scores, same, rows = (first.array(prefix + key) for key in ("scores", "same", "pairs"))
         pairs = compare_listed(scores, same, rows, first.arrays.get(prefix + "subjects"))
-        rejected = first.content.of_kind("reject").get(name)
+        rejected = first.of_kind("reject").get(name)
         chosen = FMR if rejected is None else rejected.settings.get("fmr")
         fmr = chosen if isinstance(chosen, float) else FMR
-        if not reachable([fmr], pairs.impostors):
-            notes.append(
-                f"{name}: FMR {rate(fmr)} needs at least {math.ceil(1 / fmr):,} impostor pairs, and there are "
-                f"{pairs.impostors:,}, so no qualities are compared on one embedding."
-            )
+        if reason := too_few(fmr, pairs.impostors):
+            notes.append(f"{name}: {reason}, so no qualities are compared on one embedding.")
             continue
         scored = {method.label: _scores(method, first, name, notes) for method in methods}
         qualities = {
@@ -51,8 +48,8 @@ def on_one_embedding(
             for score in scored[method.label]
         }
         table = error_versus_reject(pairs, qualities, [fmr], replicates=REPLICATES)[fmr]
-        plot, drawn = _plot(methods, scored, table, name, fmr, embedder.shown(first))
-        sections.append(_section(methods, scored, table, pairs, name, fmr, embedder.shown(first)))
+        plot, drawn = _plot(methods, scored, table, name, fmr, first.label)
+        sections.append(_section(methods, scored, table, pairs, name, fmr, first.label))
         sections[-1].plots = [plot]
         arrays |= drawn
     return sections, arrays
@@ -149,8 +146,8 @@ def _key(run: SavedResult, score: str) -> str:
 def _scores(method: MethodRuns, first: SavedResult, name: str, notes: list[str]) -> list[str]:
     """The method's scores of the same images; none, with a note, where its images are others."""
     prefix = f"verification/{name}/"
-    expected = first.content.of_kind("verification")[name].data_sha256
-    sections = [section for run in method.runs if (section := run.content.of_kind("verification").get(name))]
+    expected = first.of_kind("verification")[name].data_sha256
+    sections = [section for run in method.runs if (section := run.of_kind("verification").get(name))]
     if len(sections) < len(method.runs):
         return []
     if any(section.data_sha256 != expected for section in sections):

@@ -11,11 +11,11 @@ from facerts.datasets.pair_benchmark import PairBenchmark, subjects_of_pairs
 from facerts.datasets.template_benchmark import TemplateBenchmark
 from facerts.embedding.embed import embed_source
 from facerts.embedding.outputs import Embedder, FaceOutputs
-from facerts.errors import DataError, Error
+from facerts.errors import DataError
 from facerts.evaluation.baselines import image_arrays
 from facerts.evaluation.measure import Evaluation, Measure, PairedTest, Plot, Series
 from facerts.evaluation.result_folder import Arrays
-from facerts.evaluation.similarity import COSINE, Similarity
+from facerts.evaluation.similarity import COSINE, Similarity, check_fmrs
 from facerts.evaluation.wording import against, complement, measured, one_in, rate
 from facerts.metrics.all_pairs import EDGES, AllPairs, far_intervals
 from facerts.metrics.intervals import Interval
@@ -74,7 +74,7 @@ def verification_of(
     _, fold = np.unique(benchmark.folds, return_inverse=True)
     right = (scores >= accuracy.thresholds[fold]) == same
     curve = roc(scores, same)
-    rates = wanted_fars(None if every else fars, curve.impostors, benchmark.name)
+    rates = _rates(None if every else fars, curve.impostors, benchmark.name)
     intervals = verification_intervals(scores, same, rates, subjects=subjects)
     decided = Measure(
         name="accuracy",
@@ -113,7 +113,7 @@ def _all_pairs(pairs: AllPairs, name: str, fars: Sequence[float] | None) -> tupl
     """Every pair of a benchmark's images."""
     curve = pairs.roc()
     area, _ = pairs.auroc()
-    rates = wanted_fars(fars, pairs.impostors, f"all pairs of {name}", every=True)
+    rates = _rates(fars, pairs.impostors, f"all pairs of {name}")
     intervals = far_intervals(pairs, rates)
     points = {far: (pairs.tar_at_far(far), intervals.get(far)) for far in rates}
     measures = [
@@ -179,19 +179,12 @@ def _counts(genuine: int, impostors: int) -> list[Measure]:
     ]
 
 
-def wanted_fars(fars: Sequence[float] | None, impostors: int, name: str, *, every: bool = False) -> list[float]:
+def _rates(fars: Sequence[float] | None, impostors: int, name: str) -> Sequence[float]:
     """The rates to measure at."""
     if fars is None:
         return reachable(FARS, impostors)
-    for far in fars:
-        if not 0 < far <= 1:
-            raise Error(f"{name}: {far:g} is not a valid FAR; it must be above 0 and at most 1")
-    for far in sorted(set(fars) - set(reachable(fars, impostors))):
-        raise Error(
-            f"{name}: FAR {far:g} needs at least {int(np.ceil(1 / far)):,} impostor pairs, and there are "
-            f"{impostors:,}; choose a higher rate{'' if every else ', or measure all pairs'}"
-        )
-    return list(fars)
+    check_fmrs(fars, impostors, name)
+    return fars
 
 
 def _det_arrays(curve: ROC) -> Arrays:

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from facerts.datasets.pair_benchmark import PairBenchmark
 from facerts.embedding.outputs import FaceOutputs
-from facerts.errors import Error, ModelError
+from facerts.errors import ModelError
 from facerts.evaluation.baselines import OWN_SCORES, image_scores
 from facerts.evaluation.measure import Evaluation, Measure, Plot, Series
 from facerts.evaluation.result_folder import Arrays
-from facerts.evaluation.similarity import COSINE, Similarity, compare_benchmark
+from facerts.evaluation.similarity import COSINE, Similarity, check_fmrs, compare_benchmark
 from facerts.evaluation.wording import digits_of, measured, one_in, percent, rate, score_in_words
 from facerts.metrics.all_pairs import AllPairs
 from facerts.metrics.compared_pairs import ComparedPairs
@@ -26,7 +26,6 @@ from facerts.metrics.error_versus_reject import (
     error_versus_reject,
     pair_quality,
 )
-from facerts.metrics.error_versus_reject import check_fmr as refuse_fmr
 from facerts.metrics.intervals import Interval
 from facerts.metrics.reliability import reliability, spearman
 
@@ -59,7 +58,7 @@ def reject_of(
     if not scores:
         raise ModelError("this model outputs neither a quality nor a norm, so it has no score to reject pairs by")
     listed = compare_benchmark(similarity.of_pairs(outputs, benchmark.pairs), benchmark)
-    check_fmr(fmr, listed.impostors, benchmark.name)
+    check_fmrs([fmr], listed.impostors, benchmark.name)
     sets: dict[str, tuple[ComparedPairs, dict[str, NDArray[np.float32]]]] = {LISTED: (listed, scores)}
     if every is not None and rows is not None:
         sets[ALL_PAIRS] = every, {by: values[rows] for by, values in scores.items()}
@@ -238,11 +237,3 @@ def _reliability(
         x_limits=(0.0, 1.0),
     )
     return (measures, plot), arrays
-
-
-def check_fmr(fmr: float, impostors: int, name: str) -> None:
-    """Refuse a false match rate that cannot be measured on the benchmark of this name."""
-    try:
-        refuse_fmr(fmr, impostors)
-    except ValueError as error:
-        raise Error(f"{name}: {error}") from error

@@ -6,7 +6,7 @@ joins it, and whether pairs can be had that are not listed one by one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,7 +21,7 @@ from facerts.io.progress import progress_bar
 from facerts.metrics.all_pairs import AllPairs, all_pairs
 from facerts.metrics.compared_pairs import ComparedPairs, compare_listed
 from facerts.metrics.likelihood import fused_gaussian, mutual_likelihood
-from facerts.metrics.verification import Scores, pair_cosine
+from facerts.metrics.verification import Scores, check_fmr, pair_cosine
 
 VARIANCE = "variance"
 
@@ -147,3 +147,12 @@ def compare_images(
             raise Error(f"{name}: {error}") from error
         bar.update(task, completed=total)
     return pairs
+
+
+def check_fmrs(fmrs: Sequence[float], impostors: int, name: str, way_out: str = "") -> None:
+    """Refuse false match rates that cannot be measured on the benchmark of this name."""
+    for fmr in fmrs:
+        try:
+            check_fmr(fmr, impostors)
+        except ValueError as error:
+            raise Error(f"{name}: {error}{way_out}") from error

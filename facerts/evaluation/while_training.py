@@ -27,27 +27,19 @@ STANDARD_OUTPUTS = ("embedding", "norm", "quality", "uncertainty")
 Score = Callable[[Any], Mapping[str, Tensor]]
 
 
-def verify_while_training(
-    network: nn.Module,
-    benchmark: str | Path | PairBenchmark,
-    *,
-    score: Score | None = None,
-    flip: bool = False,
-) -> dict[str, float]:
+def verify_while_training(network: nn.Module, benchmark: str | Path | PairBenchmark) -> dict[str, float]:
     """How well a network tells the pairs of a benchmark apart: accuracy, AUROC, EER, and FNMR at each FMR.
 
     Args:
         network: see ``NetworkEmbedder``.
         benchmark: folder with pairs.txt, .bin file, list of pairs, or one that is open already, which saves time.
-        score: see ``NetworkEmbedder``.
-        flip: add the embedding of each image's mirror image.
     """
     if not isinstance(benchmark, PairBenchmark):
         opened = open_benchmark(benchmark)
         if not isinstance(opened, PairBenchmark):
             raise DataError(f"{benchmark}: compares templates, which takes an exported model")
         benchmark = opened
-    return measure_pairs(NetworkEmbedder(network, score), benchmark, flip=flip)
+    return measure_pairs(NetworkEmbedder(network), benchmark, flip=False)
 
 
 def measure_pairs(embedder: Embedder, benchmark: PairBenchmark, *, flip: bool) -> dict[str, float]:

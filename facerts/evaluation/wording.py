@@ -35,9 +35,9 @@ def rate(share: str | float) -> str:
     return f"{100 * float(share):g}%"
 
 
-def points(difference: float, digits: int = DIGITS) -> str:
+def points(difference: float) -> str:
     """A difference of shares as "−1.20", in percentage points."""
-    return f"{100 * difference:+.{digits}f}".replace("-", "−")
+    return f"{100 * difference:+.{DIGITS}f}".replace("-", "−")
 
 
 def points_interval(ends: Sequence[float]) -> str:

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from facerts.metrics.compared_pairs import ComparedPairs
 from facerts.metrics.intervals import Estimate
+from facerts.metrics.verification import check_fmr
 
 ORACLE = "oracle"
 ENDS = (0.2, 0.3, 0.95)
@@ -169,17 +170,6 @@ def error_versus_reject(
         )
         for i, fmr in enumerate(fmrs)
     }
-
-
-def check_fmr(fmr: float, impostors: int) -> None:
-    """Refuse a false match rate that is none, or for which there are too few impostor pairs, with a ``ValueError``."""
-    if not 0 < fmr < 1:
-        raise ValueError(f"{fmr:g} is not a valid FMR; it must be between 0 and 1")
-    if fmr * impostors < 1 - 1e-9:
-        raise ValueError(
-            f"FMR {fmr:g} needs at least {int(np.ceil(1 / fmr)):,} impostor pairs, and there are {impostors:,}; "
-            f"choose a higher rate (fmr={10 ** np.ceil(np.log10(1 / max(impostors, 2))):g})"
-        )
 
 
 def _replicates(

@@ -7,6 +7,7 @@ rejected together, so their order does not matter.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -155,9 +156,24 @@ def trapezoid(x: Scores, y: Scores) -> float:
     return float(np.sum((y[1:] + y[:-1]) / 2 * np.diff(x)))
 
 
+def too_few(fmr: float, impostors: int) -> str:
+    """Why so many impostor pairs cannot show a false match rate: not even one may match; empty where they can."""
+    if fmr * impostors >= 1.0 - 1e-9:
+        return ""
+    return f"FMR {fmr:g} needs at least {math.ceil(1 / fmr - 1e-9):,} impostor pairs, and there are {impostors:,}"
+
+
 def reachable(targets: Sequence[float], impostors: int) -> list[float]:
     """The false accept rates that a number of impostor pairs can resolve: at which at least one may pass."""
-    return [target for target in targets if target * impostors >= 1.0 - 1e-9]
+    return [target for target in targets if not too_few(target, impostors)]
+
+
+def check_fmr(fmr: float, impostors: int) -> None:
+    """Refuse a false match rate that is none, or for which there are too few impostor pairs, with a ``ValueError``."""
+    if not 0 < fmr < 1:
+        raise ValueError(f"{fmr:g} is not a valid FMR; it must be between 0 and 1")
+    if reason := too_few(fmr, impostors):
+        raise ValueError(f"{reason}; choose a higher rate, such as {10 ** math.ceil(-math.log10(max(impostors, 2))):g}")
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -11,16 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from facerts.errors import DataError, MissingExtraError
+from facerts.errors import MissingExtraError
 from facerts.evaluation.comparison import ComparedMethod, Comparison, accuracy_of, accuracy_sets
 from facerts.evaluation.measure import Evaluation, Measure, Plot, Series
-from facerts.evaluation.method_runs import MethodRuns
+from facerts.evaluation.method_runs import MethodRuns, runs_of
 from facerts.evaluation.result_folder import naming_folders
+from facerts.evaluation.saved_result import SavedResult
 from facerts.images.changes import MAX_BLUR
 from facerts.report.markdown import write_markdown
 from facerts.report.page import PAGE_FILE, REPORT_EXTRA, write_page
 from facerts.report.page_elements import Figure, PagePart, PageSection
-from facerts.report.subject import LabeledRuns, Subject, read_log, subject_of
 from facerts.report.table import measure_tables
 
 # Radii of blur in pixels of a crop of 112.
@@ -29,7 +28,6 @@ RADII = (2.0, 3.0, 5.0)
 
 def write_comparison_report(
     methods: Sequence[MethodRuns],
-    subjects: LabeledRuns,
     comparison: Comparison,
     arrays: Mapping[str, NDArray[Any]],
     folder: str | Path,
@@ -39,20 +37,19 @@ def write_comparison_report(
 ) -> None:
     """Write ``tables.md``, the figures and ``report.html`` into a folder, which is created if it is missing.
 
-    ``arrays`` are the comparison's; ``subjects`` are the methods with their training logs, of ``subjects_of``;
-    ``score`` is the image score that the figures show, where a method has it. Where matplotlib or Jinja is missing,
-    ``tables.md`` is written before the error.
+    ``arrays`` are the comparison's; ``score`` is the image score that the figures show, where a method has it. Where
+    matplotlib or Jinja is missing, ``tables.md`` is written before the error.
     """
     home = Path(folder)
     introduction = f"Methods: {'; '.join(map(_folders, comparison.methods))}."
     if find_spec("matplotlib") is None or find_spec("jinja2") is None:
         write_markdown(home, title, introduction, [side_by_side(comparison), differences(comparison)])
         raise MissingExtraError(REPORT_EXTRA)
-    with naming_folders([run.folder for method in methods for run in method.runs]):
-        figures = list(_figures(methods, subjects, comparison, arrays, score))
+    runs = list(runs_of(methods))
+    with naming_folders([run.folder for run in runs]):
+        figures = list(_figures(methods, comparison, arrays, score))
         sections = [side_by_side(comparison, figures), differences(comparison)]
         write_markdown(home, title, introduction, sections)
-        runs = [run for _, of_method in subjects for run in of_method]
         between = [(one.title, one.findings) for one in comparison.differences if one.findings]
         write_page(runs, home / PAGE_FILE, title=title, between=between, first=sections)
 
@@ -79,36 +76,12 @@ def differences(comparison: Comparison) -> PageSection:
     return PageSection("differences", "Differences", title, parts)
 
 
-def subjects_of(methods: Sequence[MethodRuns], logs: Sequence[str] = ()) -> list[tuple[str, list[Subject]]]:
-    """Every method's runs, with their training logs; these, or their runs, are given as ``LABEL=PATH``.
-
-    The second of a label is its second run's. A result folder that has a ``log.jsonl`` needs none.
-    """
-    paths: dict[str, list[Path]] = {method.label: [] for method in methods}
-    for text in logs:
-        label, _, where = text.rpartition("=")
-        if label not in paths:
-            raise DataError(f"--log {text}: give it as LABEL=PATH, with the label of a result: {', '.join(paths)}")
-        paths[label].append(Path(where))
-    subjects = []
-    for method in methods:
-        given = paths[method.label]
-        if len(given) > len(method.runs):
-            raise DataError(f"{method.label}: {len(given)} logs for {len(method.runs)} results; give one for each")
-        runs = [subject_of(run.folder, method.shown(run), run.content, run.arrays) for run in method.runs]
-        for number, path in enumerate(given):
-            runs[number] = replace(runs[number], log=read_log(path))
-        subjects.append((method.label, runs))
-    return subjects
-
-
 def _folders(method: ComparedMethod) -> str:
     return f"{method.label} ({', '.join(run.folder for run in method.runs)})"
 
 
 def _figures(
     methods: Sequence[MethodRuns],
-    subjects: LabeledRuns,
     comparison: Comparison,
     arrays: Mapping[str, NDArray[Any]],
     score: str,
@@ -117,7 +90,7 @@ def _figures(
     from facerts.report.figures import Drawn, draw
     from facerts.report.training_log import uncertainty_figures
 
-    runs = [run for _, of_method in subjects for run in of_method]
+    runs = list(runs_of(methods))
     figures = [[Drawn("", plot, of_plot)] for plot, of_plot in _balance(methods, score)]
     separated = [
         Drawn(run.label, plot.model_copy(update={"name": "scores"}), run.arrays_of(f"{kind}/{name}/"))
@@ -135,7 +108,7 @@ def _figures(
     for drawn in figures:
         if image := draw(drawn, columns=3 if len(drawn) > 4 else 2):
             yield Figure(image, drawn[0].plot.caption, drawn[0].plot.name)
-    yield from uncertainty_figures(subjects)
+    yield from uncertainty_figures(methods)
 
 
 def _balance(methods: Sequence[MethodRuns], score: str) -> Iterator[tuple[Plot, dict[str, NDArray[Any]]]]:
@@ -149,7 +122,7 @@ def _balance(methods: Sequence[MethodRuns], score: str) -> Iterator[tuple[Plot, 
     series = []
     for method in methods:
         both = [
-            method.mean(lambda run: _auroc(run.content.of_kind("ood").values(), score)),
+            method.mean(lambda run: _auroc(run.of_kind("ood").values(), score)),
             method.mean(lambda run: accuracy_of(run, sets)) if sets else None,
         ]
         if any(one is None for one in both):
@@ -187,7 +160,7 @@ def _auroc(sections: Sequence[Evaluation] | Any, score: str) -> Measure | None:
     return next((section.find("AUROC", score=score) for section in sections), None)
 
 
-def _blur(runs: Sequence[Subject], score: str) -> list[tuple[Plot, list[tuple[str, Mapping[str, NDArray[Any]]]]]]:
+def _blur(runs: Sequence[SavedResult], score: str) -> list[tuple[Plot, list[tuple[str, Mapping[str, NDArray[Any]]]]]]:
     """Densities of a score under Gaussian blur, a panel for each model (the RTS paper's Fig. 7)."""
     steps = {"clean": f"clean/{score}"}
     steps |= {f"blur, radius {r:g}": f"blur/{r / MAX_BLUR:g}/{score}" for r in RADII}

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from facerts.errors import MissingExtraError, install_hint
 from facerts.evaluation.result import Result
 from facerts.evaluation.result_folder import naming_folders
+from facerts.evaluation.saved_result import SavedResult, load_saved
 from facerts.io.files import atomic_write
 from facerts.report.glossary import terms_of
 from facerts.report.markdown import write_markdown
 from facerts.report.page_elements import open_template, resource
-from facerts.report.subject import Subject, load_subjects
 from facerts.version import __version__
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ def write_report(
     sets and runs stay.
     """
     with naming_folders(folders):
-        subjects = load_subjects(folders)
-        write_page(subjects if images else impersonal(subjects), out, title=title)
+        runs = load_saved(folders)
+        write_page(runs if images else impersonal(runs), out, title=title)
 
 
 def write_folder_report(folder: str | Path, *, title: str) -> None:
@@ -53,13 +53,13 @@ def write_folder_report(folder: str | Path, *, title: str) -> None:
     except ImportError as error:
         raise MissingExtraError(REPORT_EXTRA) from error
     with naming_folders([home]):
-        subjects = load_subjects([home])
-        write_markdown(home, title, "", evaluations(subjects))
-        write_page(subjects, home / PAGE_FILE, title=title)
+        runs = load_saved([home])
+        write_markdown(home, title, "", evaluations(runs))
+        write_page(runs, home / PAGE_FILE, title=title)
 
 
 def write_page(
-    subjects: Sequence[Subject],
+    runs: Sequence[SavedResult],
     out: str | Path,
     *,
     title: str,
@@ -81,9 +81,9 @@ def write_page(
         section
         for section in (
             *first,
-            *sections.evaluations(subjects),
-            sections.training(subjects),
-            sections.provenance(subjects),
+            *sections.evaluations(runs),
+            sections.training(runs),
+            sections.provenance(runs),
         )
         if section.parts
     ]
@@ -92,9 +92,9 @@ def write_page(
         "title": title,
         "version": __version__,
         "style": resource("page.css"),
-        "verdicts": sections.verdicts(subjects, between),
+        "verdicts": sections.verdicts(runs, between),
         # Tables of a comparison say the same and more.
-        "summary": sections.summary(subjects) if between is None else None,
+        "summary": sections.summary(runs) if between is None else None,
         "sections": shown,
         "images": sum(wall.count for wall in walls),
     }
@@ -103,23 +103,23 @@ def write_page(
         file.write(template.render(content, terms=terms))
 
 
-def impersonal(subjects: Sequence[Subject]) -> list[Subject]:
+def impersonal(runs: Sequence[SavedResult]) -> list[SavedResult]:
     """The same without images, names of images, commands and paths.
 
     Models and runs of one name are numbered, where otherwise their folders tell them apart.
     """
-    names = [one.result.model.name if one.result else Path(one.label).name for one in subjects]
+    names = [one.model.name if one.result else one.folder.name for one in runs]
     times, seen, found = Counter(names), Counter[str](), []
-    for subject, name in zip(subjects, names, strict=True):
+    for run, name in zip(runs, names, strict=True):
         seen[name] += 1
         label = name if times[name] == 1 else f"{name} ({seen[name]})"
         arrays = {
             key: array
-            for key, array in subject.arrays.items()
+            for key, array in run.arrays.items()
             if not key.rpartition("/")[2].startswith(("shown_", "names"))
         }
-        result = None if subject.result is None else _without_names(subject.result, _names(subject))
-        found.append(replace(subject, label=label, result=result, arrays=arrays))
+        result = None if run.result is None else _without_names(run.result, _names(run))
+        found.append(replace(run, label=label, result=result, arrays=arrays))
     return found
 
 
@@ -138,8 +138,8 @@ def _without(note: str, names: Sequence[str]) -> str:
     return _WORD.sub(lambda word: _HIDDEN if _OF_FILES.search(word[0]) else word[0], note)
 
 
-def _names(subject: Subject) -> list[str]:
+def _names(run: SavedResult) -> list[str]:
     """Of all images, the longest first: one may begin another. Those without a letter would hide numbers."""
-    listed = [array.tolist() for key, array in subject.arrays.items() if key.endswith("/names")]
+    listed = [array.tolist() for key, array in run.arrays.items() if key.endswith("/names")]
     found = {str(name) for names in listed for name in names}
     return sorted(filter(_LETTER.search, found), key=len, reverse=True)

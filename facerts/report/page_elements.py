@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.evaluation.baselines import OWN_SCORES
+from facerts.evaluation.saved_result import SavedResult
 from facerts.io.console import printable
-from facerts.report.subject import Subject
 from facerts.report.table import Table
 
 if TYPE_CHECKING:
@@ -86,30 +86,30 @@ class Shown(NamedTuple):
     lines: list[str]
 
 
-def walls_of(subject: Subject, prefix: str) -> list[Wall]:
+def walls_of(run: SavedResult, prefix: str) -> list[Wall]:
     """The hardest pairs, and the best and worst images of each source, of an evaluation that kept crops."""
     walls = []
-    if wrong := worst_pairs(subject, prefix):
-        walls.append(Wall(f"{subject.label}: the hardest pairs", wrong, open=True))
-    sources = [key.removesuffix("shown_rows") for key in subject.arrays if key.endswith("/shown_rows")]
+    if wrong := worst_pairs(run, prefix):
+        walls.append(Wall(f"{run.label}: the hardest pairs", wrong, open=True))
+    sources = [key.removesuffix("shown_rows") for key in run.arrays if key.endswith("/shown_rows")]
     for source in (one for one in sources if one.startswith(prefix)):
         for score in OWN_SCORES:
-            if images := best_and_worst(subject, source, score):
+            if images := best_and_worst(run, source, score):
                 named = source.removeprefix(prefix).rstrip("/")
-                what = ", ".join(filter(None, [subject.label, named]))
+                what = ", ".join(filter(None, [run.label, named]))
                 walls.append(Wall(f"{what}: {' and '.join(images)}", images))
     return walls
 
 
-def worst_pairs(subject: Subject, prefix: str) -> dict[str, list[Shown]]:
+def worst_pairs(run: SavedResult, prefix: str) -> dict[str, list[Shown]]:
     """The genuine pairs least alike and the impostor pairs most alike, the worst first; nothing without images."""
-    crops = _crops(subject, prefix)
-    if not crops or prefix + "scores" not in subject.arrays:
+    crops = _crops(run, prefix)
+    if not crops or prefix + "scores" not in run.arrays:
         return {}
-    scores, same, pairs = (subject.arrays[prefix + key] for key in ("scores", "same", "pairs"))
+    scores, same, pairs = (run.arrays[prefix + key] for key in ("scores", "same", "pairs"))
     # Those of a calibrated model are on a scale that is known.
-    scale = "percentile" if prefix + "percentile" in subject.arrays else "quality"
-    quality = subject.arrays.get(prefix + scale)
+    scale = "percentile" if prefix + "percentile" in run.arrays else "quality"
+    quality = run.arrays.get(prefix + scale)
     walls = {}
     for heading, rows in (
         ("Genuine pairs least alike", np.flatnonzero(same)[np.argsort(scores[same], kind="stable")]),
@@ -127,16 +127,16 @@ def worst_pairs(subject: Subject, prefix: str) -> dict[str, list[Shown]]:
     return walls
 
 
-def best_and_worst(subject: Subject, prefix: str, score: str) -> dict[str, list[Shown]]:
+def best_and_worst(run: SavedResult, prefix: str, score: str) -> dict[str, list[Shown]]:
     """The images of lowest and of highest score that were kept; nothing where there are none."""
-    crops = _crops(subject, prefix)
-    values = subject.arrays.get(prefix + score)
-    quality = subject.arrays.get(prefix + "quality")
+    crops = _crops(run, prefix)
+    values = run.arrays.get(prefix + score)
+    quality = run.arrays.get(prefix + "quality")
     repeated = score != "quality" and values is not None and quality is not None and np.array_equal(values, quality)
     if not crops or values is None or repeated:
         return {}
     order = np.argsort(values, kind="stable")
-    percentile = subject.arrays.get(prefix + "percentile") if score == "quality" else None
+    percentile = run.arrays.get(prefix + "percentile") if score == "quality" else None
     lines = [f"{value:.3g}" for value in values] if percentile is None else [f"percentile {p:.3g}" for p in percentile]
     return {
         heading: [Shown([crops[row]], [lines[row]]) for row in rows.tolist() if row in crops]
@@ -147,11 +147,11 @@ def best_and_worst(subject: Subject, prefix: str, score: str) -> dict[str, list[
     }
 
 
-def _crops(subject: Subject, prefix: str) -> dict[int, Crop]:
-    if prefix + "shown_rows" not in subject.arrays:
+def _crops(run: SavedResult, prefix: str) -> dict[int, Crop]:
+    if prefix + "shown_rows" not in run.arrays:
         return {}
-    rows, ends, names = (subject.arrays[prefix + key] for key in ("shown_rows", "shown_ends", "names"))
-    data: NDArray[np.uint8] = subject.arrays[prefix + "shown_jpeg"]
+    rows, ends, names = (run.arrays[prefix + key] for key in ("shown_rows", "shown_ends", "names"))
+    data: NDArray[np.uint8] = run.arrays[prefix + "shown_jpeg"]
     begins = np.concatenate([[0], ends[:-1]])
     return {
         int(row): Crop(

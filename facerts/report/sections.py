@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from facerts.evaluation.measure import Evaluation
+from facerts.evaluation.method_runs import MethodRuns
+from facerts.evaluation.saved_result import SavedResult
 from facerts.evaluation.wording import joined
 from facerts.io.redact import redacted_argument
 from facerts.report.figures import Drawn, draw
 from facerts.report.page_elements import Figure, PagePart, PageSection, walls_of
-from facerts.report.subject import Subject
 from facerts.report.table import Table, measure_tables, summary_table
 from facerts.report.training_log import logged_figures, trained, uncertainty_figures
 
@@ -23,14 +24,14 @@ class Verdict(NamedTuple):
     findings: list[tuple[str, list[str]]]
 
 
-def verdicts(subjects: Sequence[Subject], between: Sequence[tuple[str, list[str]]] | None = None) -> list[Verdict]:
+def verdicts(runs: Sequence[SavedResult], between: Sequence[tuple[str, list[str]]] | None = None) -> list[Verdict]:
     """A verdict on each model with results and on each training, and one between them, as a comparison found it."""
     each = []
-    for subject in subjects:
-        said = [(topic_of(name, one), one.findings) for _, name, one in subject.sections()]
-        each.append(Verdict(subject.label, [found for found in (*said, ("training", trained(subject))) if found[1]]))
+    for run in runs:
+        said = [(topic_of(name, one), one.findings) for _, name, one in run.sections()]
+        each.append(Verdict(run.label, [found for found in (*said, ("training", trained(run))) if found[1]]))
     last = Verdict("Between models", list(between or ()))
-    if between is None and sum(subject.result is not None for subject in subjects) > 1:
+    if between is None and sum(run.result is not None for run in runs) > 1:
         last.findings.append(("Differences", ["facerts compare tests them on the same pairs and images."]))
     return [verdict for verdict in (*each, last) if verdict.findings]
 
@@ -41,28 +42,28 @@ def topic_of(name: str, section: Evaluation) -> str:
     return kind if kind.endswith(name) else f"{name}, {kind[0].lower()}{kind[1:]}"
 
 
-def summary(subjects: Sequence[Subject]) -> Table | None:
+def summary(runs: Sequence[SavedResult]) -> Table | None:
     """The few numbers that people look for first."""
-    having = [subject for subject in subjects if subject.result is not None]
+    having = [run for run in runs if run.result is not None]
     columns = [
         {
             ", ".join([name, *one.of.values(), one.name]): one
-            for _, name, section in subject.sections()
+            for _, name, section in run.sections()
             for one in section.measures
             if one.headline
         }
-        for subject in having
+        for run in having
     ]
-    table = summary_table([subject.label for subject in having], columns)
+    table = summary_table([run.label for run in having], columns)
     return table if table.rows else None
 
 
-def evaluations(subjects: Sequence[Subject]) -> list[PageSection]:
+def evaluations(runs: Sequence[SavedResult]) -> list[PageSection]:
     """A section for each kind of evaluation, with a part for each benchmark or source."""
-    found: dict[tuple[str, str], list[tuple[Subject, Evaluation]]] = {}
-    for subject in subjects:
-        for kind, name, section in subject.sections():
-            found.setdefault((kind, name), []).append((subject, section))
+    found: dict[tuple[str, str], list[tuple[SavedResult, Evaluation]]] = {}
+    for run in runs:
+        for kind, name, section in run.sections():
+            found.setdefault((kind, name), []).append((run, section))
     sections: dict[str, PageSection] = {}
     for (kind, name), having in found.items():
         title = having[0][1].title
@@ -71,14 +72,14 @@ def evaluations(subjects: Sequence[Subject]) -> list[PageSection]:
     return list(sections.values())
 
 
-def _part(kind: str, name: str, having: Sequence[tuple[Subject, Evaluation]]) -> PagePart:
+def _part(kind: str, name: str, having: Sequence[tuple[SavedResult, Evaluation]]) -> PagePart:
     first = having[0][1]
     alone = len(having) == 1
     prefix = f"{kind}/{name}/"
     drawn: dict[str, list[Drawn]] = {}
-    for subject, section in having:
+    for run, section in having:
         for plot in section.plots:
-            drawn.setdefault(plot.name, []).append(Drawn(subject.label, plot, subject.arrays_of(prefix)))
+            drawn.setdefault(plot.name, []).append(Drawn(run.label, plot, run.arrays_of(prefix)))
     figures = [
         (each[0].plot, Figure(image, each[0].plot.caption, f"{each[0].plot.name}_{name}"))
         for each in drawn.values()
@@ -86,27 +87,27 @@ def _part(kind: str, name: str, having: Sequence[tuple[Subject, Evaluation]]) ->
     ]
     return PagePart(
         name,
-        tables=measure_tables([("" if alone else subject.label, section) for subject, section in having]),
+        tables=measure_tables([("" if alone else run.label, section) for run, section in having]),
         figures=[figure for plot, figure in figures if not plot.folded],
         text=first.explained,
         notes=list(dict.fromkeys(note for _, section in having for note in section.notes)),
         more=("More figures", [figure for plot, figure in figures if plot.folded]),
-        walls=[wall for subject, _ in having for wall in walls_of(subject, prefix)],
+        walls=[wall for run, _ in having for wall in walls_of(run, prefix)],
     )
 
 
-def training(subjects: Sequence[Subject]) -> PageSection:
+def training(runs: Sequence[SavedResult]) -> PageSection:
     """Curves of the runs, in one part."""
-    figures = [*logged_figures(subjects), *uncertainty_figures([(one.label, [one]) for one in subjects])]
-    parts = [PagePart(notes=_other_models(subjects)), PagePart(figures=figures)]
+    figures = [*logged_figures(runs), *uncertainty_figures([MethodRuns(one.label, (one,)) for one in runs])]
+    parts = [PagePart(notes=_other_models(runs)), PagePart(figures=figures)]
     return PageSection("training", "Training", "Training", [part for part in parts if part.notes or part.figures])
 
 
-def _other_models(subjects: Sequence[Subject]) -> list[str]:
+def _other_models(runs: Sequence[SavedResult]) -> list[str]:
     """What keeps readers from taking a training for that of the models with results."""
-    models = {one.label: one.result.model.recipe_sha256 for one in subjects if one.result is not None}
+    models = {one.label: one.model.recipe_sha256 for one in runs if one.result is not None}
     notes = []
-    for run in subjects:
+    for run in runs:
         if not run.log:
             continue
         if run.result is not None:
@@ -131,23 +132,23 @@ def _other_models(subjects: Sequence[Subject]) -> list[str]:
     return notes
 
 
-def provenance(subjects: Sequence[Subject]) -> PageSection:
+def provenance(runs: Sequence[SavedResult]) -> PageSection:
     """Of each model: commands, versions, and the hashes of model and data."""
     parts = []
-    for subject in subjects:
-        if subject.result is None:
+    for run in runs:
+        if run.result is None:
             continue
-        model, versions = subject.result.model, subject.result.versions
+        model, versions = run.result.model, run.result.versions
         facts = [
-            ("measured", f"{subject.result.created[:16].replace('T', ' ')} UTC"),
+            ("measured", f"{run.result.created[:16].replace('T', ' ')} UTC"),
             ("model", f"{model.method}, SHA-256 {model.sha256}"),
             *(
                 (f"{kind} {source}", f"SHA-256 {sha256}")
-                for kind, _, section in subject.sections()
+                for kind, _, section in run.sections()
                 for source, sha256 in section.data_sha256.items()
             ),
             ("versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
         ]
-        commands = [shlex.join(["facerts", *map(redacted_argument, command[1:])]) for command in subject.result.command]
-        parts.append(PagePart(subject.label, facts=facts, commands=commands))
+        commands = [shlex.join(["facerts", *map(redacted_argument, command[1:])]) for command in run.result.command]
+        parts.append(PagePart(run.label, facts=facts, commands=commands))
     return PageSection("provenance", "Provenance", "How these numbers were computed", parts)

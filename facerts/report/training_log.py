@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from facerts.evaluation.measure import Plot, Series
+from facerts.evaluation.method_runs import MethodRuns
 from facerts.evaluation.result_folder import Arrays
+from facerts.evaluation.saved_result import SavedResult
 from facerts.evaluation.wording import joined, percent, rate
 from facerts.report.figures import Drawn, draw
 from facerts.report.page_elements import Figure
-from facerts.report.subject import LabeledRuns, Subject
 
 CURVES = {"cross_entropy": "cross-entropy", "kl": "KL divergence (Eq. 6)", "lr": "learning rate"}
 VALIDATED = {"accuracy": "verification accuracy", "auroc": "verification AUROC"}
@@ -20,7 +21,7 @@ TAR = "tar_at_far_"
 Line = tuple[str, Sequence[Sequence[float]]]
 
 
-def trained(run: Subject) -> list[str]:
+def trained(run: SavedResult) -> list[str]:
     """What the last validation on each set measured, and how the network compares with its initial weights."""
     last = {line.name: line for line in run.log if line.kind == "validation"}
     said = []
@@ -39,7 +40,7 @@ def trained(run: Subject) -> list[str]:
     return said + [f"It is {line.text}." for line in run.log if line.kind == "verdict"]
 
 
-def logged_figures(runs: Sequence[Subject]) -> Iterator[Figure]:
+def logged_figures(runs: Sequence[SavedResult]) -> Iterator[Figure]:
     """Logged numbers over the epochs, a line for each run and benchmark; those of validation are shares."""
     for kind, fields in (("train", CURVES), ("validation", VALIDATED)):
         for name, label in fields.items():
@@ -52,7 +53,7 @@ def logged_figures(runs: Sequence[Subject]) -> Iterator[Figure]:
             yield from _figure(name, caption, label, lines, shares=kind == "validation")
 
 
-def uncertainty_figures(methods: LabeledRuns) -> Iterator[Figure]:
+def uncertainty_figures(methods: Sequence[MethodRuns]) -> Iterator[Figure]:
     """RTS's uncertainty of the training faces, where it was logged."""
     lines = []
     for name, runs in methods:

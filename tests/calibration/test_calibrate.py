@@ -180,7 +180,7 @@ def test_error_rates_equal_those_of_all_pairs_counted_one_by_one(model, people, 
     assert matching.same_person == pytest.approx(ratio.weights, rel=1e-3, abs=1e-3)
     # 6,720 impostor pairs give a few false matches at a rate of one in a thousand, and none at one in ten thousand.
     missing, uncertain = calibration_of(out).notes
-    assert "FMR 0.0001 is left out: it needs 10,000 impostor pairs, and there are 6,720." in missing
+    assert "FMR 0.0001 needs at least 10,000 impostor pairs, and there are 6,720: it is left out." in missing
     low, high = matching.thresholds["0.001"].fmr_ci95 or (0, 0)
     assert low < matching.thresholds["0.001"].achieved_fmr < high
     assert "FMR 0.001 is uncertain: 6,720 impostor pairs give 7 false matches" in uncertain
@@ -308,8 +308,8 @@ def test_few_faces_give_wide_intervals_and_remarks(model, people, tmp_path):
         "24 faces are few: of other such faces, the thresholds may keep 0.00 to 1.00 at keep 0.99,"
     )
     assert [note.split(":")[0] for note in missing] == [
-        "FMR 0.001 is left out",
-        "FMR 0.0001 is left out",
+        "FMR 0.001 needs at least 1,000 impostor pairs, and there are 192",
+        "FMR 0.0001 needs at least 10,000 impostor pairs, and there are 192",
         "FMR 0.01 is uncertain",
     ]
     matching = done.description.calibration.matching
@@ -473,7 +473,7 @@ def test_the_command_shows_thresholds_with_their_error_rates(model, people, caps
         assert f"{number:.4f}" in shown
     # A rate that cannot be measured is named, and the others remain.
     assert run("calibrate", "--model", model, "--data", people, "--fmr", "0.0001", "--fmr", "0.05") == 0
-    assert "it needs 10,000 impostor pairs" in capsys.readouterr().err
+    assert "needs at least 10,000 impostor pairs" in capsys.readouterr().err
     assert list(matching_of(model).thresholds) == ["0.05"]
 
 

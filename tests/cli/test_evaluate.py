@@ -133,7 +133,7 @@ def test_what_cannot_be_measured_is_refused_in_one_sentence(capsys, home, tmp_pa
     given = ("--model", home / "model.onnx", "--out", tmp_path / "r")
     pairs, people = (*given, "--data", home / "lfw"), (*given, "--data", home / "faces")
     for command, message in (
-        (("verification", *pairs, "--far", "0.001"), "lfw: FAR 0.001 needs at least 1,000 impostor pairs"),
+        (("verification", *pairs, "--far", "0.001"), "lfw: FMR 0.001 needs at least 1,000 impostor pairs"),
         (("verification", *pairs, "--similarity", "mls"), "the embeddings come without a variance"),
         (("reject", *pairs), "lfw: FMR 0.001 needs at least 1,000 impostor pairs"),
         (("verification", *given), "give --data, or --pairs and at most one folder of its images"),

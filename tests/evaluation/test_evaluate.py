@@ -144,7 +144,7 @@ def test_what_templates_cannot_be_asked_for_is_refused_and_not_left_out(plain, t
             "pooled: error versus reject needs pairs of images, .* has templates",
         ),
         ("verification", all_pairs, "pooled: all pairs are pairs of images, .* templates"),
-        ("verification", rate, f"pooled: FAR 1e-05 needs .* there are {impostors:,}"),
+        ("verification", rate, f"pooled: FMR 1e-05 needs .* there are {impostors:,}"),
     ):
         with pytest.raises(Error, match=message):
             run_pairs(plain, [kind], ["pooled"], tmp_path / "r", options)

@@ -225,7 +225,6 @@ def test_listed_pairs_are_compared_where_people_are_unknown(models, drawn_faces,
 REFUSED = {
     "unknown people": (["--data", "{things}"], "its people are unknown"),
     "rate": (["--fmr", "1e-6"], "needs at least 1,000,000 impostor pairs"),
-    "invalid rate": (["--fmr", "1"], "not a valid FMR"),
     "against": (["--against", "Alon"], "did you mean 'Alone'"),
     "reserved": (["--quality", "norm={models}/one.onnx"], "reserved label"),
     "twice": (["--quality", "Alone={models}/one.onnx"], "two qualities are called 'Alone'"),

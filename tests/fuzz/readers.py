@@ -36,13 +36,13 @@ from facerts.embedding import read_description
 from facerts.errors import DataError
 from facerts.evaluation.image_groups import read_groups
 from facerts.evaluation.result_folder import naming_folders
+from facerts.evaluation.saved_result import load_saved
 from facerts.evaluation.score_table import read_scores
 from facerts.galleries import Gallery
 from facerts.images import decode
 from facerts.people import find_people, move_faces, name_person, read_people
 from facerts.report import sections
 from facerts.report.people_page import write_people_page
-from facerts.report.subject import load_subjects
 from facerts.scoring.pair_list import read_pair_list
 from facerts.serving.schemas import Options
 from facerts.serving.strict_parser import StrictParser
@@ -133,7 +133,7 @@ def _read_people(folder):
 
 def _read_result(folder):
     """All but the figures and the comparison of ``hostile.readers``, which take a second each."""
-    subjects = load_subjects([folder])
+    subjects = load_saved([folder])
     with naming_folders([folder]):
         for section in (sections.summary, sections.verdicts, sections.provenance):
             section(subjects)

@@ -271,7 +271,6 @@ def test_where_nothing_is_wrong_there_is_nothing_to_gain(people):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"fmrs": [0]}, "0 is not a valid FMR"),
         ({"fmrs": [1e-4]}, "needs at least 10,000 impostor pairs, and there are 1,456"),
         ({"qualities": {"oracle": np.arange(56)}}, "give the quality another label"),
         ({"qualities": {"q": np.arange(55)}}, r"q: qualities are \(55,\), but there are 56 images"),

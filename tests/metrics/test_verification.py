@@ -8,6 +8,7 @@ from facerts.metrics.compared_pairs import compare_listed
 from facerts.metrics.verification import (
     auroc,
     best_threshold,
+    check_fmr,
     pair_cosine,
     reachable,
     roc,
@@ -91,9 +92,18 @@ def test_a_thinned_curve_keeps_ends_and_points():
     assert roc(scores[:50], same[:50]).thinned(400).far.tolist() == roc(scores[:50], same[:50]).far.tolist()
 
 
-def test_rates_below_one_impostor_are_not_reachable():
+def test_rates_below_one_impostor_are_not_reachable_and_refused():
     assert reachable((1e-1, 1e-3, 1e-4), 3000) == [1e-1, 1e-3]
     assert reachable((1e-3,), 1000) == [1e-3]
+    check_fmr(1e-3, 1000)
+    with pytest.raises(ValueError, match=r"FMR 0\.001 needs at least 1,000 .* there are 999; .* such as 0\.01$"):
+        check_fmr(1e-3, 999)
+
+
+@pytest.mark.parametrize("rate", [0.0, -0.1, 1.0, float("nan")])
+def test_a_rate_that_is_none_is_refused(rate):
+    with pytest.raises(ValueError, match=r"not a valid FMR; .* between 0 and 1"):
+        check_fmr(rate, 3000)
 
 
 def test_ten_fold_accuracy_matches_a_slow_reference():

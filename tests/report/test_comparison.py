@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from xml.etree import ElementTree
 
 import numpy as np
@@ -10,17 +11,13 @@ from markupsafe import escape
 from matplotlib.axes import Axes
 
 from facerts.errors import DataError
-from facerts.evaluation.benchmark_runs import run_pairs
 from facerts.evaluation.comparison import compare_methods
-from facerts.evaluation.corruption_benchmark import run_corruptions
-from facerts.evaluation.evaluation_options import EvaluationOptions
 from facerts.evaluation.measure import Plot, Series
-from facerts.evaluation.method_runs import MethodRuns, load_labeled, methods_of
-from facerts.evaluation.ood import run_ood
-from facerts.report.comparison_report import subjects_of, write_comparison_report
+from facerts.evaluation.method_runs import MethodRuns, methods_of, with_logs
+from facerts.evaluation.saved_result import load_labeled
+from facerts.report.comparison_report import write_comparison_report
 from facerts.report.figures import Drawn, draw
 from facerts.report.table import cell, measure_tables, plain
-from tests.evaluation.conftest import Seeded
 
 pytestmark = pytest.mark.slow
 
@@ -28,20 +25,11 @@ LOG = [{"kind": "train", "step": s, "epoch": s / 4, "v_p5": 1.0, "v_p50": 1.5 + 
 
 
 @pytest.fixture(scope="module")
-def methods(named, non_faces, tmp_path_factory):
-    """Two seeds of "A=1" with training logs, and "B", much worse."""
-    people = named.parent
-    home = tmp_path_factory.mktemp("compared")
-    options = EvaluationOptions(flip=False, keep_crops=False, fmr=0.05)
-    labeled = []
-    for number, (label, noise) in enumerate((("A=1", 0.02), ("A=1", 0.02), ("B", 0.5))):
-        out, model = home / str(number), Seeded(label, number, noise)
-        run_pairs(model, ["verification", "reject"], [named], out, options)
-        run_ood(model, [str(people)], [str(non_faces)], out, options)
-        run_corruptions(model, [str(people)], out, options, images=12)
-        labeled.append(f"{label}={out}")
-    (home / "0" / "log.jsonl").write_text("\n".join(map(json.dumps, LOG)))
-    return methods_of(load_labeled(labeled))
+def methods(evaluated, tmp_path_factory):
+    """Two seeds of "A=1", of which the first has a training log, and "B", much worse."""
+    trained = shutil.copytree(evaluated["one"], tmp_path_factory.mktemp("compared") / "trained")
+    (trained / "log.jsonl").write_text("\n".join(map(json.dumps, LOG)))
+    return methods_of(load_labeled([f"A=1={trained}", f"A=1={evaluated['two']}", f"B={evaluated['poor']}"]))
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +45,7 @@ def comparison(compared):
 @pytest.fixture(scope="module")
 def written(methods, compared, tmp_path_factory):
     folder = tmp_path_factory.mktemp("written")
-    write_comparison_report(methods, subjects_of(methods), *compared, folder, title="A & B")
+    write_comparison_report(methods, *compared, folder, title="A & B")
     return folder
 
 
@@ -78,7 +66,7 @@ def test_tables_in_markdown_have_the_comparisons_numbers(written, comparison, me
     text = (written / "tables.md").read_text(encoding="utf-8")
     name = "FNMR at FMR 10%"
     first, second, own = (
-        run.content.of_kind("verification")["named"].measure(name) for method in methods for run in method.runs
+        run.of_kind("verification")["named"].measure(name) for method in methods for run in method.runs
     )
     both = sorted((100 * first.value, 100 * second.value))
     rows = {label: markdown_row(text, "listed pairs", label) for label in ("A=1", "B")}
@@ -99,7 +87,7 @@ def test_tables_in_markdown_have_the_comparisons_numbers(written, comparison, me
 
 def test_every_figure_is_a_file_of_its_own_that_names_the_methods(written):
     drawn = {path.stem: texts(path) for path in written.glob("*.svg")}
-    assert set(drawn) == {"balance", "scores", "reject_named", "blur_people", "uncertainty"}
+    assert set(drawn) == {"balance", "scores", "reject_named", "reject_people", "blur_people", "uncertainty"}
     assert all(label in drawn["balance"] for label in ("A=1", "B", "AUROC of quality"))
     for name in ("scores", "blur_people"):
         assert all(label in drawn[name] for label in ("A=1, run 1", "A=1, run 2", "B", "quality"))
@@ -109,7 +97,7 @@ def test_every_figure_is_a_file_of_its_own_that_names_the_methods(written):
 
 
 def test_figures_show_the_score_that_is_asked_for(methods, compared, tmp_path):
-    write_comparison_report(methods, subjects_of(methods), *compared, tmp_path, score="norm")
+    write_comparison_report(methods, *compared, tmp_path, score="norm")
     drawn = {path.stem: texts(path) for path in tmp_path.glob("*.svg")}
     assert "AUROC of norm" in drawn["balance"]
     assert all("norm" in drawn[name] for name in ("scores", "blur_people"))
@@ -118,7 +106,7 @@ def test_figures_show_the_score_that_is_asked_for(methods, compared, tmp_path):
 def test_the_page_has_the_tables_and_figures(written, comparison):
     page = (written / "report.html").read_text(encoding="utf-8")
     section = page.split('<section id="methods">')[1].split("</section>")[0]
-    assert section.count("<svg") == 5
+    assert section.count("<svg") == 6
     tables = [table for one in comparison.sections for table in measure_tables([("", one)])]
     assert section.count("<table") == len(tables)
     for table in tables:
@@ -133,7 +121,7 @@ def test_the_page_has_the_tables_and_figures(written, comparison):
 def test_the_best_is_bold(methods, tmp_path):
     single = [MethodRuns("A", methods[0].runs[:1]), methods[1]]
     comparison, arrays = compare_methods(single)
-    write_comparison_report(single, subjects_of(single), comparison, arrays, tmp_path)
+    write_comparison_report(single, comparison, arrays, tmp_path)
     text = (tmp_path / "tables.md").read_text(encoding="utf-8")
     assert re.search(r"\*\*\d+\.?\d*%\*\* \[", " ".join(markdown_row(text, "listed pairs", "A")))
     assert "**" not in "".join(markdown_row(text, "listed pairs", "B"))
@@ -144,12 +132,12 @@ def test_the_best_is_bold(methods, tmp_path):
 
 
 def test_logs_are_the_folders_own_or_given_by_label(methods, tmp_path):
-    ((_, runs), (_, others)) = subjects_of(methods)
+    ((_, runs), (_, others)) = methods
     assert [len(run.log) for run in runs] == [4, 0]
-    assert others[0].log == []
+    assert not others[0].log
     (tmp_path / "log.jsonl").write_text(json.dumps(LOG[0]))
     given = [f"A=1={tmp_path}", f"A=1={tmp_path / 'log.jsonl'}", f"B={tmp_path}"]
-    ((_, runs), (_, others)) = subjects_of(methods, given)
+    ((_, runs), (_, others)) = with_logs(methods, given)
     assert [run.series("train", "v_p50")[1] for run in (*runs, *others)] == [[2.5]] * 3
     for wrong, words in (
         ([f"C={tmp_path}"], "with the label of a result: A=1, B"),
@@ -158,7 +146,7 @@ def test_logs_are_the_folders_own_or_given_by_label(methods, tmp_path):
         ([f"B={tmp_path / 'gone'}"], "no such training log"),
     ):
         with pytest.raises(DataError, match=words):
-            subjects_of(methods, wrong)
+            with_logs(methods, wrong)
 
 
 def test_a_point_has_bars_to_both_ends_of_both_numbers(monkeypatch):

@@ -6,7 +6,7 @@ import pytest
 
 from facerts.errors import Error
 from facerts.evaluation.evaluation_options import check_names
-from facerts.evaluation.method_runs import split_label
+from facerts.evaluation.saved_result import split_label
 from facerts.report.figures import draw_labels, legend, new_figure, rate_axes, svg
 from facerts.report.markdown import write_markdown
 from facerts.report.page_elements import Figure, PagePart, PageSection

@@ -21,6 +21,7 @@ from facerts.evaluation.corruption_benchmark import run_corruptions
 from facerts.evaluation.evaluation_options import EvaluationOptions
 from facerts.evaluation.ood import run_ood
 from facerts.evaluation.result_folder import load_result
+from facerts.evaluation.saved_result import SavedResult, load_saved
 from facerts.evaluation.similarity import MLS
 from facerts.evaluation.wording import DIGITS, measured
 from facerts.images import encode_jpeg
@@ -30,7 +31,6 @@ from facerts.report.figures import bins_of, legend, log_ticks, new_figure, rate_
 from facerts.report.glossary import TERMS, terms_of
 from facerts.report.page import impersonal
 from facerts.report.page_elements import best_and_worst, worst_pairs
-from facerts.report.subject import Subject, load_subjects
 from facerts.report.table import cell
 from tests.conftest import write_pairs
 from tests.evaluation.conftest import Plain
@@ -159,7 +159,7 @@ def test_the_tables_show_the_results_numbers(report, result):
 
 
 def test_images_are_the_worst_pairs_and_the_best_and_worst_in_order(result, people, report):
-    (subject,) = load_subjects([result])
+    (subject,) = load_saved([result])
     for prefix in ("verification/pairs", "verification/pairs (mls)"):
         shown = worst_pairs(subject, f"{prefix}/")
         scores, same = subject.arrays[f"{prefix}/scores"], subject.arrays[f"{prefix}/same"]
@@ -219,7 +219,7 @@ def test_files_in_notes_are_hidden_however_long_the_words_are(result):
     word = "a" * 200_000
     section = read.of_kind("verification")["pairs"]
     section.notes = [word, f"{word}/1 of a/b, x.png; 1.5 and end.", "a . b"]
-    (subject,) = impersonal([Subject("model", read, {}, [])])
+    (subject,) = impersonal([SavedResult("model", result, read, {})])
     assert subject.result.of_kind("verification")["pairs"].notes == [word, "… of … … … and end.", "a . b"]
 
 
@@ -288,7 +288,7 @@ def test_a_training_of_another_model_than_the_results_is_called_so(result, tmp_p
     (run / "recipe.yaml").write_text("name: mine\n")
     measured.mkdir()
     (measured / "arrays.npz").write_bytes((result / "arrays.npz").read_bytes())
-    content = json.loads((result / "result.json").read_text(encoding="utf-8"))
+    content = json.loads((result / "result.json").read_text(encoding="utf-8")) | {"sections": {}}
 
     def training(recipe, *folders):
         content["model"] = {"name": "theirs", "sha256": "0" * 64, "method": "rts", "recipe_sha256": recipe}
