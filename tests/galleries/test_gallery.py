@@ -190,6 +190,8 @@ def test_every_search_of_a_small_gallery_is_at_the_recognizers_threshold(warned,
     faces = scorer.faces(crops, min_quality=-math.inf)
     assert all(face.vector is None for face in faces)
     assert gallery.match(faces) == searched
+    assert faces[0].embedding is faces[0].vector
+    assert gallery.match(faces) == searched
     track = Mock(as_face=lambda: replace(embedded(faces[2:])[0], recognizer=None))
     found = TrackSearch(gallery, recognizer=scorer.recognizer).columns(track)
     assert (found["cosine"], found["threshold"]) == (pytest.approx(searched[2].cosine), searched[2].threshold)
