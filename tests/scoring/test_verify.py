@@ -112,6 +112,8 @@ def test_what_the_model_lacks_is_an_error(scorer, tmp_path):
     mirrored = facerts.load(write_matcher(tmp_path / "mirrored.onnx", flip=True))
     with pytest.raises(ModelError, match="calibrate it again with flip=false"):
         mirrored.verify(image, image)
+    assert mirrored.recognizer.match_thresholds() == facerts.load(foreign).recognizer.match_thresholds() == ()
+    assert scorer.recognizer.match_thresholds() == ((0.001, 0.5), (0.01, 0.2))
 
 
 def test_a_model_without_quality_decides_every_pair(tmp_path):
