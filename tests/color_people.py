@@ -6,9 +6,7 @@ everything that should be found, whatever a codec does to the pixels.
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,20 +26,20 @@ RED, GREEN, BLUE = (1, 0, 0), (0, 1, 0), (0, 0, 1)
 Scene = Sequence[tuple[tuple[float, float, float], float, float]]
 
 
-def draw(scene, height=HEIGHT, width=WIDTH, side=SIDE):
+def draw(scene, height=HEIGHT, width=WIDTH):
     frame = np.full((height, width, 3), 90, np.uint8)
     for color, left, top in scene:
-        left, top = round(left), round(top)
-        frame[max(top, 0) : max(top + side, 0), max(left, 0) : max(left + side, 0)] = 255 * np.array(color)
+        rows, columns = (slice(max(round(start), 0), max(round(start) + SIDE, 0)) for start in (top, left))
+        frame[rows, columns] = 255 * np.array(color)
     return frame
 
 
 class ColorDetector:
-    """Finds the squares, the largest first."""
+    """Finds the squares, the largest first; ``score`` gives their score by the left side of their box."""
 
     identity = "squares of color"
 
-    def __init__(self, score=lambda face: 0.9):
+    def __init__(self, score=lambda left: 0.9):
         self._score = score
 
     def __call__(self, image):
@@ -56,8 +54,7 @@ class ColorDetector:
                     continue
                 box = np.array([left, top, left + width, top + height], dtype=np.float64)
                 points = box[:2] + TEMPLATE * np.array([width, height]) / 112
-                face = Detection(box, points, 0.9)
-                faces.append(Detection(box, points, self._score(face)))
+                faces.append(Detection(box, points, self._score(left)))
         return sorted(faces, key=lambda face: face.area, reverse=True)
 
 
@@ -81,21 +78,14 @@ class ColorCalibration:
         return round(100 * quality, 2)
 
 
-@dataclass
 class ColorEmbedder:
     """The color of a crop as its embedding, and its brightness as quality; v is the inverse of that."""
 
-    name: str = "colors"
-    sha256: str = "c" * 64
-    batch_size: int = 16
-    providers: list[str] = field(default_factory=lambda: ["CPUExecutionProvider"])
-    description: Any = field(
-        default_factory=lambda: SimpleNamespace(
-            thresholds={"0.99": SimpleNamespace(quality=0.35)}, calibration=ColorCalibration()
-        )
-    )
-    threads: int = 1
-    runs: int = 0
+    name, batch_size, threads, providers = "colors", 16, 1, ("CPUExecutionProvider",)
+    description = SimpleNamespace(thresholds={"0.99": SimpleNamespace(quality=0.35)}, calibration=ColorCalibration())
+
+    def __init__(self, sha256="c" * 64):
+        self.sha256, self.runs = sha256, 0
 
     def __call__(self, crops):
         self.runs += 1
@@ -110,7 +100,7 @@ class ColorEmbedder:
         )
 
 
-def color_gallery(name="colors", sha256=ColorEmbedder.sha256):
+def color_gallery(name="colors", sha256="c" * 64):
     """Rosa, who is red, and Blanca, who is violet."""
     faces = np.array([[1, 0, 0]] * 3 + [[0.6, 0, 0.8]] * 3, dtype=np.float32)
     people, empty = np.array(["Rosa"] * 3 + ["Blanca"] * 3), np.full(6, np.nan, np.float32)
@@ -122,25 +112,20 @@ def color_scorer(detector=None, **options):
     return Scorer.of(ColorEmbedder(), detector or ColorDetector(), **options)
 
 
-def write_clip(path, frames, *, codec="libx264", aspect=None, format=None, container_options=None, keyframes=12):
+def write_clip(path, frames, *, codec="libx264", aspect=1, container_options=None):
     """Encode frames at their times, in seconds."""
-    name = str(path) if isinstance(path, Path) else path
     settings = {"crf": "18", "preset": "ultrafast"} if codec == "libx264" else {}
-    with av.open(name, "w", format=format, options=container_options or {}) as container:
-        stream = None
+    with av.open(str(path), "w", options=container_options or {}) as container:
+        stream = container.add_stream(codec, rate=30, options=settings)
+        stream.height, stream.width = frames[0][1].shape[:2]
+        stream.pix_fmt = "yuvj420p" if codec == "mjpeg" else "yuv420p"
+        stream.time_base = stream.codec_context.time_base = Fraction(1, 1000)
+        stream.codec_context.gop_size = 12
+        stream.codec_context.sample_aspect_ratio = aspect
         for time, pixels in frames:
-            if stream is None:
-                stream = container.add_stream(codec, rate=30, options=settings)
-                stream.height, stream.width = pixels.shape[:2]
-                stream.pix_fmt = "yuvj420p" if codec == "mjpeg" else "yuv420p"
-                stream.time_base = stream.codec_context.time_base = Fraction(1, 1000)
-                stream.codec_context.gop_size = keyframes
-                if aspect is not None:
-                    stream.codec_context.sample_aspect_ratio = aspect
             frame = av.VideoFrame.from_ndarray(pixels, format="rgb24")
             frame.time_base, frame.pts = Fraction(1, 1000), round(1000 * time)
             container.mux(stream.encode(frame))
-        assert stream is not None
         container.mux(stream.encode())
     return path
 

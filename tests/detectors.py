@@ -8,6 +8,8 @@ In the YuNet network blue produces faces at stride 8, green at 16 and red at 32;
 larger boxes, and boxes further from the cell's corner. OpenCV can run it too.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
@@ -44,76 +46,86 @@ class Finds:
 TWO_FACES = Finds(face_at(0, 0), face_at(112, 0), where=lambda image: image.shape[1] >= 224)
 
 
-def cells(stride):
-    """Attributes of a pooling over the cells of a stride."""
-    return {"kernel_shape": [stride, stride], "strides": [stride, stride]}
+class Tiles:
+    """Finds a face in each square of the top row of a photo, from left to right, but none in a single square.
+
+    Args:
+        side: side of a square in pixels.
+        lit: whether there is a face in a square.
+        shift: moves the boxes, as another detector would.
+    """
+
+    def __init__(self, side=112, *, lit=lambda _: True, shift=0.0):
+        self.identity = f"tiles {side} {shift}"
+        self._side, self._lit, self._shift = side, lit, shift
+
+    def __call__(self, image):
+        if image.shape[1] == self._side:
+            return None
+        starts = range(0, image.shape[1] - self._side + 1, self._side)
+        lit = [start for start in starts if self._lit(image[: self._side, start : start + self._side])]
+        faces = [face_at(start, 0, self._side) for start in lit]
+        return [replace(face, box=face.box + self._shift) for face in faces]
+
+
+def _write(path, name, heads, *, sides, batch=1, infer_shapes=True):
+    """Write a network whose outputs are linear in the mean brightness of the cells of an image in one of its channels.
+
+    Args:
+        heads: by output its shape, and stride, channel, factor ``(C,)`` and offset ``(C,)``.
+    """
+    nodes, weights, infos = [], {}, []
+    for output, (shape, stride, channel, factor, offset) in heads.items():
+        kernel = np.zeros((len(factor), 3, 1, 1), np.float32)
+        kernel[:, channel, 0, 0] = factor
+        weights[f"factor_{output}"], weights[f"offset_{output}"] = kernel, np.asarray(offset, np.float32)
+        weights[f"shape_{output}"] = np.array([*shape[:-2], -1, shape[-1]])
+        cells = {"kernel_shape": [stride, stride], "strides": [stride, stride]}
+        linear = [f"pool_{output}", f"factor_{output}", f"offset_{output}"]
+        nodes += [
+            helper.make_node("AveragePool", ["input"], [f"pool_{output}"], **cells),
+            helper.make_node("Conv", linear, [f"map_{output}"], kernel_shape=[1, 1]),
+            helper.make_node("Transpose", [f"map_{output}"], [f"last_{output}"], perm=[0, 2, 3, 1]),
+            helper.make_node("Reshape", [f"last_{output}", f"shape_{output}"], [output]),
+        ]
+        infos.append(helper.make_tensor_value_info(output, TensorProto.FLOAT, shape))
+    image = helper.make_tensor_value_info("input", TensorProto.FLOAT, [batch, 3, *sides])
+    initial = [numpy_helper.from_array(values, name) for name, values in weights.items()]
+    graph = helper.make_graph(nodes, name, [image], infos, initial)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 11)], ir_version=6)
+    onnx.save(onnx.shape_inference.infer_shapes(model) if infer_shapes else model, str(path))
+    return path
 
 
 def write_scrfd(
-    path,
-    *,
-    sides=("H", "W"),
-    batch=1,
-    batch_axis=False,
-    order=range(9),
-    strides=STRIDES,
-    outputs=9,
-    points=5,
-    distances=DISTANCES,
-    not_a_number=False,
+    path, *, sides=("H", "W"), batch=1, batch_axis=False, order=range(9), strides=STRIDES, points=5, second=SECOND
 ):
     """Write the SCRFD network.
 
     Args:
         sides: height and width of the input.
         batch_axis: whether outputs are (1, A, C) rather than (A, C).
-        order: order of the outputs; by default the scores of all strides come first, then boxes, then points.
+        order: the outputs; by default the scores of all strides come first, then boxes, then points.
         points: number of points per face.
-        distances: (stride, anchor, side).
+        second: score of a location's second anchor in a bright cell.
     """
-    nodes, weights = [], {}
-    names = {"score": [], "box": [], "points": []}
-    landmarks = np.resize(POINTS, (points, 2))
-    for level, stride in enumerate(strides):
-        weights[f"channel{level}"] = np.array([level], dtype=np.int64)
-        nodes += [
-            helper.make_node("Gather", ["image", f"channel{level}"], [f"plane{level}"], axis=1),
-            helper.make_node("AveragePool", [f"plane{level}"], [f"pool{level}"], **cells(stride)),
-        ]
-        # Brightness from 0 to 1 of an input normalized as (x - 127.5) / 128.
-        score = np.array([1, SECOND], dtype=np.float32)
-        score = score * np.float32(np.nan) if not_a_number else score
-        maps = {
-            "score": (score * np.float32(128 / 255), score / 2, 1),
-            "box": (np.zeros(8, np.float32), distances[level].reshape(-1), 4),
-            "points": (np.zeros(4 * points, np.float32), np.tile(landmarks.reshape(-1), 2), 2 * points),
-        }
-        for kind, (factor, offset, columns) in maps.items():
-            name = f"{kind}{level}"
-            weights[f"factor_{name}"] = factor.reshape(-1, 1, 1, 1)
-            weights[f"offset_{name}"] = offset
-            weights[f"shape_{name}"] = np.array([1, -1, columns][not batch_axis :], dtype=np.int64)
-            nodes += [
-                helper.make_node("Conv", [f"pool{level}", f"factor_{name}", f"offset_{name}"], [f"map_{name}"]),
-                helper.make_node("Transpose", [f"map_{name}"], [f"last_{name}"], perm=[0, 2, 3, 1]),
-                helper.make_node("Reshape", [f"last_{name}", f"shape_{name}"], [f"out_{name}"]),
-            ]
-            names[kind].append(f"out_{name}")
-    columns = {"score": 1, "box": 4, "points": 2 * points}
-    listed = [(name, columns[kind]) for kind, of_kind in names.items() for name in of_kind]
-    output_infos = []
-    for index in list(order)[:outputs]:
-        name, width = listed[index]
-        shape = [1, "A", width][not batch_axis :]
-        output_infos.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
-    input_info = helper.make_tensor_value_info("image", TensorProto.FLOAT, [batch, 3, *sides])
-    initial = [numpy_helper.from_array(values, name) for name, values in weights.items()]
-    graph = helper.make_graph(nodes, "scrfd", [input_info], output_infos, initial)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), str(path))
-    return path
+    score = np.array([1, second])
+    landmarks = np.resize(POINTS, 2 * points)
+    heads = []
+    for kind, columns in (("score", 1), ("box", 4), ("points", 2 * points)):
+        for level, stride in enumerate(strides):
+            # Brightness from 0 to 1 of an input normalized as (x - 127.5) / 128.
+            factor, offset = {
+                "score": (score * 128 / 255, score / 2),
+                "box": (np.zeros(8), DISTANCES[level].ravel()),
+                "points": (np.zeros(4 * points), np.tile(landmarks, 2)),
+            }[kind]
+            shape = [1, "A", columns][not batch_axis :]
+            heads.append((f"out_{kind}{level}", (shape, stride, level, factor, offset)))
+    return _write(path, "scrfd", dict(heads[index] for index in order), sides=sides, batch=batch)
 
 
-def write_yunet(path, *, sides=(64, 64), columns=(1, 1, 4, 10), level=0.0, largest=1.0, intermediate_shapes=True):
+def write_yunet(path, *, sides=(64, 64), columns=(1, 1, 4, 10), level=0.0, largest=1.0, infer_shapes=True):
     """Write the YuNet network, with the names of YuNet's outputs.
 
     Args:
@@ -121,44 +133,22 @@ def write_yunet(path, *, sides=(64, 64), columns=(1, 1, 4, 10), level=0.0, large
         columns: number of columns of cls, obj, bbox and kps.
         level: added to cls.
         largest: logarithm of a side of the brightest box, in strides.
-        intermediate_shapes: whether the file has the shapes of intermediate tensors, as exporters write them.
+        infer_shapes: whether the file has the shapes of intermediate tensors, as exporters write them.
     """
-    nodes, weights, output_infos = [], {}, []
     landmarks = np.resize(POINTS, columns[3])
     # Factor and offset of the brightness from 0 to 1, by kind of output.
-    maps = [
-        (np.full(columns[0], 1.2), np.full(columns[0], level)),
-        (np.full(columns[1], 0.8), np.full(columns[1], 0.15)),
-        (np.resize([0.9, 0.4, largest, 0.7], columns[2]), np.resize([0.1, 0.3, 0.2, -0.2], columns[2])),
-        (landmarks * 0.5, landmarks),
-    ]
-    for kind, (factor, offset) in zip(("cls", "obj", "bbox", "kps"), maps, strict=True):
-        for number, stride in enumerate(STRIDES):
-            name = f"{kind}_{stride}"
-            weights[f"channel_{name}"] = np.zeros((len(factor), 3, 1, 1))
-            weights[f"channel_{name}"][:, number, 0, 0] = factor / 255
-            weights[f"offset_{name}"] = offset
-            inputs = [f"pool_{name}", f"channel_{name}", f"offset_{name}"]
-            nodes += [
-                helper.make_node("AveragePool", ["input"], [f"pool_{name}"], **cells(stride)),
-                helper.make_node("Conv", inputs, [f"map_{name}"], kernel_shape=[1, 1]),
-                helper.make_node("Transpose", [f"map_{name}"], [f"last_{name}"], perm=[0, 2, 3, 1]),
-                helper.make_node("Reshape", [f"last_{name}", f"shape_{name}"], [name]),
-            ]
+    maps = {
+        "cls": (np.full(columns[0], 1.2), np.full(columns[0], level)),
+        "obj": (np.full(columns[1], 0.8), np.full(columns[1], 0.15)),
+        "bbox": (np.resize([0.9, 0.4, largest, 0.7], columns[2]), np.resize([0.1, 0.3, 0.2, -0.2], columns[2])),
+        "kps": (landmarks * 0.5, landmarks),
+    }
+    heads = {}
+    for kind, (factor, offset) in maps.items():
+        for channel, stride in enumerate(STRIDES):
             count = int(np.prod(sides)) // stride**2 if isinstance(sides[0], int) else f"cells_{stride}"
-            shape = [1, count, len(factor)]
-            output_infos.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
-    initial = [numpy_helper.from_array(values.astype(np.float32), name) for name, values in weights.items()]
-    initial += [
-        numpy_helper.from_array(np.array([1, -1, len(factor)]), f"shape_{kind}_{stride}")
-        for kind, (factor, _) in zip(("cls", "obj", "bbox", "kps"), maps, strict=True)
-        for stride in STRIDES
-    ]
-    input_info = helper.make_tensor_value_info("input", TensorProto.FLOAT, [1, 3, *sides])
-    graph = helper.make_graph(nodes, "yunet", [input_info], output_infos, initial)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 11)], ir_version=6)
-    onnx.save(onnx.shape_inference.infer_shapes(model) if intermediate_shapes else model, str(path))
-    return path
+            heads[f"{kind}_{stride}"] = [1, count, len(factor)], stride, channel, factor / 255, offset
+    return _write(path, "yunet", heads, sides=sides, infer_shapes=infer_shapes)
 
 
 def reference_faces(canvas, threshold, max_iou=0.4):

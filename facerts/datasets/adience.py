@@ -17,13 +17,13 @@ from typing import NamedTuple
 
 from facerts.datasets.folder import Files
 from facerts.errors import DataError
-from facerts.io.files import atomic_write, reading, regular
+from facerts.io.csv_file import csv_rows
+from facerts.io.files import atomic_write
 
 FOLDS = tuple(f"fold_{fold}_data.txt" for fold in range(5))
 COLUMNS = ("user_id", "original_image", "face_id", "age", "gender")
 # The folders of images, the better aligned one first, and how file names begin.
 IMAGES = {"aligned": "landmark_aligned_face", "faces": "coarse_tilt_aligned_face"}
-MAX_BYTES = 1 << 26
 
 _GENDERS = {"m": "male", "f": "female"}
 _RANGE = re.compile(r"\((\d+), ?(\d+)\)")
@@ -72,25 +72,19 @@ def _faces(folder: Path) -> list[AdienceFace]:
 
 
 def _read(path: Path, form: str) -> Iterator[AdienceFace]:
-    try:
-        with reading(path), open(path, encoding="utf-8-sig", newline="", opener=regular) as file:
-            if path.stat().st_size > MAX_BYTES:
-                raise DataError(f"{path}: larger than {MAX_BYTES >> 20} MiB")
-            reader = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
-            header = next(reader, [])
-            absent = [name for name in COLUMNS if name not in header]
-            if absent:
-                raise DataError(f"{path}, line 1: no column {absent[0]}")
-            columns = [header.index(name) for name in COLUMNS]
-            for line in filter(None, reader):
-                user, image, person, age, gender = (line[column] if column < len(line) else "" for column in columns)
-                if not person.isdecimal() or not all(_is_name(part) for part in (user, image)):
-                    raise DataError(f"{path}, line {reader.line_num}: not a user, an image and a person's number")
-                bounds = _RANGE.fullmatch(age)
-                known = f"{bounds[1]} to {bounds[2]}" if bounds else age if age.isdecimal() else ""
-                yield AdienceFace(f"{form.format(user)}.{person}.{image}", person, known, _GENDERS.get(gender, ""))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path}: not a table of tab-separated columns in UTF-8 ({error})") from error
+    rows = csv_rows(path, "\t")
+    _, header = next(rows)
+    absent = [name for name in COLUMNS if name not in header]
+    if absent:
+        raise DataError(f"{path}, line 1: no column {absent[0]}")
+    columns = [header.index(name) for name in COLUMNS]
+    for number, row in rows:
+        user, image, person, age, gender = (row[column] if column < len(row) else "" for column in columns)
+        if not person.isdecimal() or not all(_is_name(part) for part in (user, image)):
+            raise DataError(f"{path}, line {number}: not a user, an image and a person's number")
+        bounds = _RANGE.fullmatch(age)
+        known = f"{bounds[1]} to {bounds[2]}" if bounds else age if age.isdecimal() else ""
+        yield AdienceFace(f"{form.format(user)}.{person}.{image}", person, known, _GENDERS.get(gender, ""))
 
 
 def _is_name(part: str) -> bool:

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from facerts.errors import DataError
-from facerts.io.files import reading, regular
+from facerts.io.csv_file import text_lines
 
 LABELS = {
     **dict.fromkeys(("1", "true", "same", "yes", "genuine", "match"), True),
@@ -66,13 +66,7 @@ class ListedPair:
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """The non-blank lines of a text file, stripped, with their numbers from 1."""
-    try:
-        with reading(path), open(path, encoding="utf-8-sig", opener=regular) as file:
-            for number, line in enumerate(file, 1):
-                if line := line.strip():
-                    yield number, line
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8 text; save the list as UTF-8") from error
+    return ((number, line) for number, text in enumerate(text_lines(path), 1) if (line := text.strip()))
 
 
 def read_rows(path: Path, *, labeled: bool) -> tuple[list[ListedPair], list[str]]:

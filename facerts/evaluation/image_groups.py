@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from facerts.embedding.embedding_table import Parts, name_parts, rows_of_images
 from facerts.errors import DataError, Error
-from facerts.evaluation.score_table import read_csv
 from facerts.io.console import printable
+from facerts.io.csv_file import read_csv
 
 MAX_GROUPS = 50
 # More different numbers than this are values to put into ranges, not names of groups.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import os
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +9,10 @@ import numpy as np
 from facerts.embedding.embedding_table import NAMES, EmbeddingTable
 from facerts.embedding.outputs import FaceOutputs, Scores
 from facerts.errors import DataError
-from facerts.io.files import reading, regular
+from facerts.io.csv_file import read_csv
 
 NAME_COLUMNS = ("image", *NAMES)
 QUALITY = "quality"
-MAX_LINE, MAX_BYTES = 1 << 20, 1 << 28
 
 
 def read_scores(path: Path, column: str | None = None) -> EmbeddingTable:
@@ -45,29 +42,6 @@ def read_scores(path: Path, column: str | None = None) -> EmbeddingTable:
     place = header.index(named)
     no_embedding = np.empty((len(rows), 0), dtype=np.float32)
     return EmbeddingTable(path, [row[place] for row in rows], FaceOutputs(no_embedding, extras=columns))
-
-
-def read_csv(path: Path) -> tuple[list[str], list[list[str]]]:
-    """The header and the rows of a CSV file, each as long as the header."""
-    try:
-        with reading(path), open(path, encoding="utf-8-sig", newline="", opener=regular) as file:
-            if os.fstat(file.fileno()).st_size > MAX_BYTES:
-                raise DataError(f"{path}: larger than {MAX_BYTES >> 20} MiB; write a row for each image")
-            lines = iter(lambda: file.readline(MAX_LINE), "")
-            reader = csv.reader(lines, strict=True)
-            header = next(reader, [])
-            rows = []
-            for row in reader:
-                if len(row) != len(header) and row:
-                    raise DataError(
-                        f"{path}, line {reader.line_num}: {len(row)} fields, but the header has {len(header)}"
-                    )
-                rows += [row] if row else []
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: not a CSV file in UTF-8 ({error})") from error
-    if len(set(header)) != len(header):
-        raise DataError(f"{path}: two columns have the same name; rename one")
-    return header, rows
 
 
 def _numbers(

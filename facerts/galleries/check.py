@@ -8,13 +8,12 @@ person (Z-norm; Auckenthaler et al., "Score normalization for text-independent s
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from statistics import NormalDist
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +21,11 @@ from numpy.typing import NDArray
 from facerts.curation.pairwise import EmbeddingSubset, nearest_before
 from facerts.errors import DataError
 from facerts.galleries.enrollments import Enrollments, best_images, number_or_none
-from facerts.io.files import reading, regular
+from facerts.io.csv_file import MAX_LIST_BYTES, csv_rows, text_lines
 from facerts.io.json_file import parse_json
 from facerts.scoring.reasons import NOT_A_FACE
 from facerts.scoring.sinks import from_cell
 
-# A report of this size has millions of rows.
-MAX_REPORT_BYTES = 1 << 30
 # Images and people that stand for all when cosines of strangers are sampled: up to four million comparisons.
 SAMPLE = 2000
 # Weight of an image that looks like another person's when the other images of its person are checked once more.
@@ -314,29 +311,16 @@ def _alike(
 
 def read_findings(path: Path) -> list[Listed]:
     """The people and images that a report of a check lists."""
-    try:
-        with reading(path), open(path, encoding="utf-8", newline="", opener=regular) as file:
-            if path.stat().st_size > MAX_REPORT_BYTES:
-                raise DataError(
-                    f"{path}: larger than {MAX_REPORT_BYTES:,} bytes; give a report of facerts gallery check"
-                )
-            json = path.suffix == ".jsonl"
-            rows = [parse_json(line, path) for line in file if line.strip()] if json else _csv_rows(file)
-    except (ValueError, csv.Error) as error:
-        raise DataError(f"{path}: not a table in UTF-8 ({error})") from error
+    if path.suffix == ".jsonl":
+        rows = [parse_json(line, path) for line in text_lines(path) if line.strip()]
+    else:
+        table = csv_rows(path, max_bytes=MAX_LIST_BYTES)
+        _, header = next(table)
+        # A hostile table has thousands of columns: those beyond a row's last cell are not gone through.
+        rows = [dict(zip(header, map(from_cell, row), strict=False)) for _, row in table]
     for row in rows:
         if not (isinstance(row, dict) and all(isinstance(row.get(name), str) for name in ("person", "path"))):
             raise DataError(
                 f"{path}: not a report of facerts gallery check (.csv or .jsonl); it needs the columns person and path"
             )
     return [Listed(row["person"], row["path"], str(row.get("reason") or "")) for row in rows]
-
-
-def _csv_rows(file: IO[str]) -> list[Any]:
-    rows = csv.reader(file)
-    header = next(rows, [])
-    # A hostile table has thousands of columns, which are not read for each row.
-    columns = {name: header.index(name) for name in Listed._fields if name in header}
-    return [
-        {name: from_cell(row[column]) for name, column in columns.items() if column < len(row)} for row in rows if row
-    ]

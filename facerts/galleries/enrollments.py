@@ -12,16 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facerts.curation.pairwise import leave_one_out_cosines, rows_by_label
-from facerts.datasets.folder import Files, is_image_name
+from facerts.datasets.folder import is_image_name
 from facerts.errors import DataError, Error
 from facerts.galleries.person_name import person_name
 from facerts.galleries.unmated import SearchThreshold, search_threshold
-from facerts.io.file_names import safe_path
 from facerts.io.files import sync_names
 from facerts.io.npz import ArrayType
 from facerts.metrics.identification import search
 from facerts.metrics.pooling import face_weights, pool
-from facerts.scoring.copies import write_copy
+from facerts.scoring.copies import copy_stored
 from facerts.scoring.prepare import storable, stored_file
 from facerts.scoring.reasons import REASONS, in_order
 
@@ -261,11 +260,9 @@ def copy_images(images: Sequence[BestImage], folder: Path) -> list[Path]:
     written = []
     for image in images:
         path = stored_file(image.path)
-        if not (path.is_file() and is_image_name(path.name)):
-            raise DataError(
-                f"{path}: no such image file; copies need the images where they were when they were enrolled, as files"
-            )
-        data = Files(path.name, path.parent, [path.name], None).read(0)
-        written += write_copy(folder, safe_path([image.person, path.name]), data)
+        # A gallery may name any file of this machine.
+        if not is_image_name(path.name):
+            raise DataError(f"{path}: not an image; only images are copied")
+        written += copy_stored(path, folder, image.person, path.name)
     sync_names(written)
     return written

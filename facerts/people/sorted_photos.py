@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import NamedTuple
 
-from facerts.datasets.folder import Files
 from facerts.errors import DataError
-from facerts.io.file_names import safe_path
 from facerts.io.files import sync_names
 from facerts.people.find_job import crop_name
 from facerts.people.people import People
 from facerts.people.people_folder import CROPS
-from facerts.scoring.copies import write_copy
+from facerts.scoring.copies import copy_stored
 from facerts.scoring.prepare import stored_file
 
 
@@ -41,11 +38,9 @@ def copy_photos(people: People, out: str | Path, *, crops: bool = False, named_o
         for row in person.rows.tolist():
             for name, path, sha256 in [_crop(people, row)] if crops else _photos(people, row):
                 try:
-                    data = _read(path, sha256)
+                    written += copy_stored(path, Path(out), person.file_name, name, sha256)
                 except DataError as error:
-                    errors[str(error)] = None
-                else:
-                    written += write_copy(Path(out), safe_path([person.file_name, name]), data)
+                    errors[f"{error}; run facerts people find again"] = None
     sync_names(written)
     return Copied(written, list(errors))
 
@@ -64,15 +59,3 @@ def _photos(people: People, row: int) -> list[tuple[str, Path, str]]:
     sha256 = str(found.sha256[found.face_image[row]])
     paths = [stored_file(str(found.path[photo])) for photo in found.photos_of(row).tolist()]
     return [(path.name, path, sha256) for path in paths]
-
-
-def _read(path: Path, sha256: str | None) -> bytes:
-    """The content of a file, which must have this hash, if any."""
-    if not path.is_file():
-        raise DataError(
-            f"{path}: no such file; copies need the photos where they were, as files; run facerts people find again"
-        )
-    data = Files(path.name, path.parent, [path.name], None).read(0)
-    if sha256 and hashlib.sha256(data).hexdigest() != sha256:
-        raise DataError(f"{path}: changed since it was read; run facerts people find again")
-    return data

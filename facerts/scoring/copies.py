@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path, PureWindowsPath
 
+from facerts.datasets.folder import Files
 from facerts.datasets.source import Source
+from facerts.errors import DataError
 from facerts.images import decode, encode_jpeg, encode_png, image_suffix
 from facerts.io.file_names import safe_path
 from facerts.io.files import atomic_write, read_file, remove_unfinished, writing
@@ -63,6 +66,22 @@ class Copies:
             copy = name if name.suffix else name.with_suffix(image_suffix(data))
             written += write_copy(folder, copy, data)
         return written
+
+
+def copy_stored(path: Path, folder: Path, person: str, name: str, sha256: str | None = None) -> list[Path]:
+    """Copy an image, whose path a gallery or a folder of people holds, into the subfolder of a person.
+
+    Returns the file written; nothing if an identical one exists.
+
+    Raises:
+        DataError: it is no file, such as an image in a tar shard, has gone, or has another hash than ``sha256``.
+    """
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; copies need the images where they were, as files")
+    data = Files(path.name, path.parent, [path.name], None).read(0)
+    if sha256 and hashlib.sha256(data).hexdigest() != sha256:
+        raise DataError(f"{path}: changed since it was read")
+    return write_copy(folder, safe_path([person, name]), data)
 
 
 def _relative_path(key: str) -> Path:

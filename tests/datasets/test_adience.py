@@ -88,7 +88,7 @@ def test_a_broken_adience_is_named(adience, old, new, message):
 
 def test_a_missing_or_unreadable_list_is_named(adience):
     (adience / "fold_3_data.txt").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(DataError, match=r"fold_3_data\.txt: not a table"):
+    with pytest.raises(DataError, match=r"fold_3_data\.txt: not UTF-8 text"):
         open_source(adience)
     (adience / "fold_2_data.txt").unlink()
     with pytest.raises(DataError, match=r"fold_2_data\.txt: cannot be read"):

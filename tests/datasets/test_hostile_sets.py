@@ -12,7 +12,7 @@ from facerts.errors import DataError
 from facerts.images import MAX_BYTES, encode_jpeg
 from tests.contents import write_each
 from tests.hostile import archives, lists, pickles, records
-from tests.hostile.bounded import read_bounded
+from tests.hostile.sandbox import read_bounded
 
 FACE = encode_jpeg(draw_face(0, 0))
 

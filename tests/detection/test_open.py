@@ -89,7 +89,7 @@ def test_files_that_are_not_detectors_are_refused(tmp_path, kind, write):
 @pytest.mark.parametrize(
     ("kind", "write", "form", "message"),
     [
-        (SCRFD, write_scrfd, {"not_a_number": True}, "scores of stride 8 are not finite"),
+        (SCRFD, write_scrfd, {"second": np.nan}, "scores of stride 8 are not finite"),
         (YuNet, write_yunet, {"level": np.nan}, "scores are not finite"),
         (YuNet, write_yunet, {"largest": 1e4}, "boxes or points are not finite"),
     ],

@@ -160,7 +160,7 @@ def test_the_detector_of_a_pack_is_found(pack, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("form", "words"),
     [
-        ({"outputs": 6}, "not SCRFD, since its inputs and outputs are"),
+        ({"order": range(6)}, "not SCRFD, since its inputs and outputs are"),
         ({"points": 6}, "not SCRFD, since its inputs and outputs are"),
         ({"strides": (16, 32, 64)}, r"for \(1, 3, 640, 640\) its outputs are .*, and none is \(12800, 1\)"),
         ({"strides": (8, 8, 16)}, r"none is \(800, 1\)"),

@@ -77,7 +77,7 @@ def test_a_file_with_a_fixed_size_gives_the_same_faces(tmp_path, model):
     image = draw_squares(100, 180)
     image.setflags(write=False)
     dynamic = write_yunet(tmp_path / "dynamic.onnx", sides=("H", "W"))
-    bare = write_yunet(tmp_path / "bare.onnx", sides=(64, 96), intermediate_shapes=False)
+    bare = write_yunet(tmp_path / "bare.onnx", sides=(64, 96), infer_shapes=False)
     expected = [(*face.box, *face.points.ravel(), face.score) for face in YuNet(model)(image)]
     assert expected
     for other in (dynamic, bare):

@@ -18,7 +18,7 @@ from facerts.scoring import RowBuilder, lazy_images, score_images
 from facerts.scoring.sinks import write_embeddings
 from tests.evaluation.conftest import unit
 from tests.foreign import write_description, write_embedder
-from tests.hostile.bounded import read_bounded
+from tests.hostile.sandbox import read_bounded
 
 FACE = encode_png(draw_face(0, 0))
 KEYS = ["Ann/Ann_0001.jpg", "Ann/Ann_0002.jpg", "Bob/Bob_0001.jpg", "Bob/Bob_0002.jpg"]

@@ -7,7 +7,7 @@ from facerts.embedding import load_embedder
 from facerts.errors import ModelError
 from tests.foreign import write_description, write_embedder
 from tests.hostile import onnx_files
-from tests.hostile.bounded import read_bounded
+from tests.hostile.sandbox import read_bounded
 
 
 def test_hostile_descriptions_are_refused_within_bounds(tmp_path):

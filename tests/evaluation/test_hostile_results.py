@@ -11,7 +11,7 @@ from facerts.evaluation.result_folder import load_result
 from facerts.io.npz import read_npz
 from tests.contents import write_each
 from tests.hostile import arrays, results
-from tests.hostile.bounded import read_bounded
+from tests.hostile.sandbox import read_bounded
 
 
 @pytest.fixture(scope="module")

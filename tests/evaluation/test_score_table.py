@@ -40,7 +40,7 @@ def test_of_the_rows_of_facerts_score_only_the_quality_is_read(tmp_path):
         ("image,score\na.png,1e60\n", None, "score of a.png is not a finite number"),
         ("image,score\na.png\n", None, "line 2: 1 fields, but the header has 2"),
         ("image,score,score\na.png,1,2\n", None, "same name"),
-        ('image,score\n"a.png,1\n', None, "not a CSV file"),
+        ('image,score\n"a.png,1\n', None, "line 2: not a CSV file"),
         ("image,score\na.png,1\na.png,2\n", None, "both named a.png"),
     ],
 )
@@ -54,5 +54,5 @@ def test_missing_and_binary_files_are_refused(tmp_path):
     with pytest.raises(DataError, match="cannot be read"):
         read_scores(tmp_path / "none.csv")
     (tmp_path / "binary.csv").write_bytes(b"image,score\n\xff\xfe\x00,1\n")
-    with pytest.raises(DataError, match="not a CSV file"):
+    with pytest.raises(DataError, match=r"binary\.csv: not UTF-8 text"):
         read_scores(tmp_path / "binary.csv")

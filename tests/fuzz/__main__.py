@@ -15,7 +15,7 @@ from pathlib import Path
 from facerts.report.table import markdown_table
 from tests.fuzz.campaign import fuzz, keep_failures
 from tests.fuzz.readers import READERS
-from tests.fuzz.sandbox import MAX_MIB, MAX_SECONDS, READ, REFUSED
+from tests.hostile.sandbox import MAX_MIB, MAX_SECONDS, READ, REFUSED
 
 
 def main():

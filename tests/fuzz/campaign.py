@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.fuzz.mutations import mutated_bytes, mutated_tree
 from tests.fuzz.readers import READERS
-from tests.fuzz.sandbox import Files, Outcome, Sandbox
+from tests.hostile.sandbox import Outcome, Sandbox
 
 # Formats that are trees: what parses and what writes them.
 TREES = {
@@ -44,7 +44,7 @@ class Tally:
     outcomes: Counter[str] = field(default_factory=Counter)
     slowest: float = 0.0
     largest: float = 0.0
-    failures: list[tuple[Files, Outcome]] = field(default_factory=list)
+    failures: list[tuple[dict[str, bytes], Outcome]] = field(default_factory=list)
 
     def add(self, outcome):
         self.outcomes[outcome.kind] += 1

@@ -49,7 +49,6 @@ from facerts.serving.strict_parser import StrictParser
 from facerts.serving.uploads import Expected, read_json, read_uploads
 from tests.conftest import write_pairs
 from tests.foreign import write_description, write_embedder
-from tests.fuzz.sandbox import Files, Read
 from tests.galleries.test_gallery import draw
 from tests.hostile import archives, arrays, galleries, images, lists, onnx_files, pickles, recipes, records, results
 from tests.hostile.readers import (
@@ -63,6 +62,7 @@ from tests.hostile.readers import (
 )
 from tests.people.photos import open_scorer, write_people
 
+Files = dict[str, bytes]
 # Maximum number of images to read of a source, so that a mutated count alone does not make a case slow.
 MAX_IMAGES = 50
 # Larger files are slow to mutate and add little.
@@ -81,7 +81,7 @@ class Reader:
         hostile: further files, which need not be readable.
     """
 
-    read: Read
+    read: Callable[[Path], None]
     seeds: Callable[[], list[Files]]
     pack: Callable[[Files], Files] = dict
     hostile: Callable[[], list[Files]] = list

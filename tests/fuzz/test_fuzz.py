@@ -8,7 +8,7 @@ import pytest
 
 from tests.fuzz.campaign import fuzz
 from tests.fuzz.readers import READERS
-from tests.fuzz.sandbox import READ
+from tests.hostile.sandbox import READ
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is measured by Linux's /proc")
 EXAMPLES = 100

@@ -35,7 +35,7 @@ from facerts.scoring.face import embedded
 from facerts.scoring.prepare import storable
 from tests.foreign import write_description, write_embedder
 from tests.hostile import galleries
-from tests.hostile.bounded import read_bounded
+from tests.hostile.sandbox import read_bounded
 from tests.matching import blocks, cosine, write_matcher
 
 SIZE = 64
@@ -537,3 +537,10 @@ def test_any_person_and_image_becomes_a_folder_and_a_copy(tmp_path):
     assert {path.parent.parent for path in written} == {tmp_path / "best"}
     assert {(path.name, path.read_bytes()) for path in written} == {(image.name, b"image")}
     assert copy_images(images, tmp_path / "best") == []
+
+
+@pytest.mark.parametrize(("name", "message"), [("gone.jpg", "no such file"), ("secrets.txt", "not an image")])
+def test_a_gallery_makes_no_copies_of_other_files(tmp_path, name, message):
+    (tmp_path / "secrets.txt").write_text("secret")
+    with pytest.raises(DataError, match=rf"{name}: {message}"):
+        copy_images([BestImage("Ann", 1, str(tmp_path / name), 1.0, None, None, ())], tmp_path / "best")

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from facerts.images import encode_png, read
-from tests.fuzz.sandbox import READ, REFUSED, Sandbox
 from tests.hostile.images import costly, refused
+from tests.hostile.sandbox import READ, REFUSED, Sandbox
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is measured by Linux's /proc")
 # What a file below 1 MB may cost: 5 seconds and 1 GB. Machines that run tests are slow and busy, so twice the time.

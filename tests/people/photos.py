@@ -7,37 +7,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from facerts.detection import Detection
 from facerts.images import encode_png
-from facerts.images.align import TEMPLATE
 from facerts.scoring import Scorer, load
+from tests.detectors import Tiles
 from tests.foreign import write_description, write_embedder
 from tests.matching import HASH, matching
 
 SIZE = 128
 # Siblings differ by this share of what strangers differ by: the model takes them for one person.
 SIBLING = 0.8
-
-
-class TileDetector:
-    """Finds a face in each square of a wide image, from left to right, and none in an aligned crop.
-
-    Args:
-        shift: moves the boxes, as another detector would.
-    """
-
-    def __init__(self, shift=0.0):
-        self.identity = f"tiles {shift}"
-        self.shift = shift
-
-    def __call__(self, image):
-        if image.shape[1] == 112:
-            return None
-        starts = np.arange(0, image.shape[1], 112, dtype=np.float64)
-        return [
-            Detection(np.array([start, 0, start + 112, 112]) + self.shift, TEMPLATE + np.array([start, 0.0]), 0.9)
-            for start in starts
-        ]
 
 
 def open_scorer(folder, shift=0.0, *, thresholds=True):
@@ -61,7 +39,7 @@ def open_scorer(folder, shift=0.0, *, thresholds=True):
         calibration=calibration if thresholds else calibration | {"quantiles": []},
         thresholds=kept,
     )
-    return Scorer.of(load(path, detector="none", threads=1).recognizer.opened, TileDetector(shift))
+    return Scorer.of(load(path, detector="none", threads=1).recognizer.opened, Tiles(shift=shift))
 
 
 def face(person, image, *, light=1.0):

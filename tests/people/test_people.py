@@ -473,7 +473,7 @@ def test_photos_that_are_gone_or_changed_are_named_and_the_others_are_copied(peo
     # The photo of both is missing twice, and said once.
     assert len(written) == 17 - 3
     assert sorted(errors) == [
-        f"{photos / 'both.png'}: no such file; copies need the photos where they were, as files; "
+        f"{photos / 'both.png'}: no such file; copies need the images where they were, as files; "
         "run facerts people find again",
         f"{photos / 'p0_0.png'}: changed since it was read; run facerts people find again",
     ]

@@ -10,16 +10,15 @@ import pytest
 import facerts
 from facerts.datasets import open_source
 from facerts.datasets.synthetic import draw_face, write_synthetic_faces
-from facerts.detection import Detection
 from facerts.embedding import FaceOutputs
 from facerts.errors import Error
 from facerts.images import encode_png
-from facerts.images.align import TEMPLATE
 from facerts.scoring import Scorer
 from facerts.scoring.prepare import PreparedImage
 from facerts.serving import Settings
 from tests.color_people import ColorEmbedder
 from tests.command import run
+from tests.detectors import Finds, face_at
 from tests.serving.conftest import post, running
 
 QUALITY, RECOGNIZER = "facerts-quality", "facerts-small"
@@ -54,7 +53,7 @@ def test_a_command_runs_the_parts_that_it_needs_once_for_each_face(passed, tmp_p
 
 def test_a_video_and_a_request_run_each_part_once_for_each_face(passed, tmp_path):
     scorer = facerts.load()
-    scorer.detector = lambda frame: [Detection(np.array([0, 0, 112, 112.0]), TEMPLATE, 0.9)]
+    scorer.detector = Finds(face_at(0, 0))
     assert [track.faces for track in scorer.video([CROPS[0]] * 5, min_quality=-9)] == [5]
     assert passed == {QUALITY: 5, RECOGNIZER: 5}
     scorer = facerts.load(detector="none")

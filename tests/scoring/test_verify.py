@@ -17,7 +17,7 @@ from facerts.scoring import Scorer
 from facerts.scoring.pair_list import measure_labeled
 from tests.foreign import write_description, write_embedder
 from tests.matching import blocks, cosine, matching, write_matcher
-from tests.serving.conftest import BrightSquares, photo
+from tests.serving.conftest import bright_squares, photo
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +139,7 @@ def test_what_cannot_be_read_is_an_error_of_the_result(scorer, tmp_path):
 
 
 def test_photos_are_compared_by_their_largest_faces(scorer):
-    photos = Scorer(scorer.quality, scorer.recognizer, BrightSquares())
+    photos = Scorer(scorer.quality, scorer.recognizer, bright_squares())
     result = photos.verify(photo([200]), photo([220, 230, 240]))
     assert (result.decision, result.first_faces, result.second_faces) == ("same", 1, 3)
     copies = scorer.verify(encode_png(blocks(1)), blocks(1))

@@ -247,7 +247,7 @@ def test_options_that_make_no_sense_are_errors():
 
 def test_unsure_detections_continue_tracks():
     # A detector that is unsure on the right side of the image.
-    detector = ColorDetector(lambda face: 0.9 if face.box[0] < 100 else 0.4)
+    detector = ColorDetector(lambda left: 0.9 if left < 100 else 0.4)
     frames = at(*[[(RED, 20 + 8 * step, 20)] for step in range(20)], *[[]] * 10, *[[(GREEN, 150, 20)]] * 4)
     (track,) = color_scorer(detector).video(frames)
     assert (who(track), track.faces) == ("r", 20)

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 import facerts
-from facerts.detection import Detection
 from facerts.galleries import Gallery
 from facerts.images import encode_png
 from facerts.scoring import Scorer
 from facerts.serving import Settings, build, listen
 from facerts.serving.server import make_server
+from tests.detectors import Tiles
 from tests.shipped import write_model
 
 # Of a gallery: its people, and the number of images of each.
@@ -29,22 +29,9 @@ IMAGES = 3
 QUANTILES = [float(quality) for quality in np.linspace(-1, 1, 101)]
 
 
-class BrightSquares:
-    """Finds the squares of 40 pixels that are brighter than the rest, from left to right, and calls them faces.
-
-    The points lie in a square as they lie in an aligned crop.
-    """
-
-    identity = "bright squares"
-
-    def __call__(self, image):
-        faces = []
-        for left in range(0, image.shape[1] - 39, 40):
-            if image[:40, left : left + 40].mean() > 128:
-                marks = np.array([[14, 18], [26, 18], [20, 26], [15, 33], [25, 33]], dtype=np.float64)
-                box = np.array([left, 0, left + 40, 40], dtype=np.float64)
-                faces.append(Detection(box, marks + np.array([left, 0]), 0.9))
-        return faces
+def bright_squares():
+    """A detector of the squares of 40 pixels that are brighter than the rest."""
+    return Tiles(40, lit=lambda square: square.mean() > 128)
 
 
 class Wrapped:
@@ -95,7 +82,7 @@ def scorer(model_file):
 
 @pytest.fixture(scope="session")
 def photo_scorer(scorer):
-    return Scorer(scorer.quality, scorer.recognizer, BrightSquares())
+    return Scorer(scorer.quality, scorer.recognizer, bright_squares())
 
 
 @pytest.fixture(scope="session")

@@ -56,7 +56,7 @@ def test_faces_of_a_photo_have_boxes_points_and_decisions(photo_client):
     assert (image["width"], image["height"], image["found"]) == (400, 60, 2)
     first, second = image["faces"]
     assert second["box"] == [40, 0, 80, 40]
-    assert second["points"] == [[54, 18], [66, 18], [60, 26], [55, 33], [65, 33]]
+    np.testing.assert_allclose(second["points"], TEMPLATE * 40 / 112 + np.array([40, 0]), atol=0.01)
     assert second["det_score"] == 0.9
     assert first["accepted"] is False
     assert first["reasons"][-1] == "below_threshold"
@@ -188,7 +188,7 @@ def test_the_model_is_described_with_its_thresholds(photo_client, scorer):
     expected = {
         "quality": part,
         "recognizer": part,
-        "detector": "BrightSquares",
+        "detector": "Tiles",
         "min_quality": -0.5,
         "fmr": None,
         "gallery": None,

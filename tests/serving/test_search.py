@@ -13,7 +13,7 @@ from facerts.images import encode_png
 from facerts.scoring import Scorer
 from facerts.serving import Settings, build
 from tests.postgres_server import postgres_server
-from tests.serving.conftest import NAMES, BrightSquares, crop, photo, post, problem, refused, running, variant
+from tests.serving.conftest import NAMES, bright_squares, crop, photo, post, problem, refused, running, variant
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def test_candidates_and_decisions_are_those_of_the_gallery(client, searcher, gal
 
 def test_an_answer_has_all_that_scores_have(searcher, gallery_file):
     with running(
-        Scorer(searcher.quality, searcher.recognizer, BrightSquares()),
+        Scorer(searcher.quality, searcher.recognizer, bright_squares()),
         Settings(gallery=gallery_file, max_faces=2),
     ) as client:
         images = b"no image", encode_png(photo([])), encode_png(photo([150, 0, 200, 250]))

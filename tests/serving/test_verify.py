@@ -10,7 +10,7 @@ from facerts.images import encode_png
 from facerts.scoring import Scorer
 from facerts.serving import Settings, build
 from tests.matching import blocks, write_matcher
-from tests.serving.conftest import BrightSquares, crop, metric, photo, post, problem, refused, running
+from tests.serving.conftest import bright_squares, crop, metric, photo, post, problem, refused, running
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_what_the_model_lacks(client, matcher, scorer):
 
 
 def test_images_that_cannot_be_compared_are_named(matcher):
-    photos = Scorer(matcher.quality, matcher.recognizer, BrightSquares())
+    photos = Scorer(matcher.quality, matcher.recognizer, bright_squares())
     with running(photos, Settings(max_faces=2)) as client:
         response = verify(client, b"no image", encode_png(photo([])))
         assert problem(response) == (422, "unusable_images")

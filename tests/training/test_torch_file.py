@@ -14,7 +14,7 @@ from facerts.training.torch_file import check_torch_file
 from tests.command import run
 from tests.contents import write_each
 from tests.hostile import checkpoints, recipes
-from tests.hostile.bounded import read_bounded
+from tests.hostile.sandbox import read_bounded
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from facerts.video import VideoLimits, open_frames, video_file
 from facerts.video.frames import Frame
 from facerts.video.video_file import CONTAINERS, FILE_PROTOCOLS, open_container, video_stream
 from tests.color_people import walk, write_clip
-from tests.hostile.bounded import read_bounded
+from tests.hostile.sandbox import read_bounded
 from tests.hostile.videos import gif
 from tests.video.test_frames import corners, quarters
 

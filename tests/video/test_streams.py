@@ -101,7 +101,7 @@ def test_a_stream_with_an_end_goes_on_where_it_dropped(tmp_path, no_waiting):
 
 
 def test_a_stream_without_an_end_that_stays_away_ends(tmp_path, no_waiting):
-    data = write_clip(tmp_path / "clip.ts", walk(4), format="mpegts").read_bytes()
+    data = write_clip(tmp_path / "clip.ts", walk(4)).read_bytes()
     with serving() as server:
         server.ranges = False
         server.content["/live.ts"] = data
@@ -128,7 +128,7 @@ def test_a_stream_that_is_not_there_is_an_error_at_once(no_waiting):
 
 
 def test_a_playlist_of_a_server_opens_no_file_of_this_machine(tmp_path):
-    secret = write_clip(tmp_path / "secret.ts", walk(2), format="mpegts")
+    secret = write_clip(tmp_path / "secret.ts", walk(2))
     with serving() as server:
         head = "#EXTM3U\n#EXT-X-VERSION:3\n#EXT-X-TARGETDURATION:9\n#EXTINF:2,\n"
         server.content["/own.m3u8"] = f"{head}{server.url('/part.ts')}\n#EXT-X-ENDLIST\n".encode()

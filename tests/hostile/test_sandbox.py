@@ -9,7 +9,7 @@ import time
 import pytest
 
 from facerts.errors import DataError
-from tests.fuzz.sandbox import DIED, ESCAPED, LARGE, READ, REFUSED, SLOW, Sandbox
+from tests.hostile.sandbox import DIED, ESCAPED, LARGE, READ, REFUSED, SLOW, Sandbox
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is measured by Linux's /proc")
 MIB = 1 << 20
