@@ -46,21 +46,21 @@ def verification(
     out: Out,
     recognizer: RecognizerOptions,
     scores: ScoreOptions,
-    far: list[float] | None = None,
+    fmr: list[float] | None = None,
     similarity: SimilarityOption = "cosine",
     all_pairs: AllPairs = False,
     baselines: BaselineOptions,
     settings: CommandSettings,
     json: Json = False,
 ) -> None:
-    """Verification (same person or not): 10-fold accuracy, AUROC, EER and TAR at low FAR.
+    """Verification (same person or not): 10-fold accuracy, AUROC, EER and FNMR at low FMR.
 
     Example: facerts evaluate verification --model m.onnx --data lfw/ --all-pairs --out results
 
     Args:
-        far: FAR to measure TAR at; may be repeated. By default all that the number of pairs allows.
+        fmr: False match rate to measure FNMR at; may be repeated. By default all that the number of pairs allows.
     """
-    chosen = {**baselines.open(settings), "keep_crops": settings.evaluate.crops, "fars": tuple(far) if far else None}
+    chosen = {**baselines.open(settings), "keep_crops": settings.evaluate.crops, "fmrs": tuple(fmr) if fmr else None}
     embedder = recognizer.open(settings, scores)
     _compare_pairs("verification", embedder, data, out, settings, similarity, json, every_pair=all_pairs, **chosen)
 

@@ -31,7 +31,7 @@ from facerts.evaluation.evaluation_options import (
     reference_embedding,
 )
 from facerts.evaluation.pair_verification import (
-    FARS,
+    FMRS,
     template_verification_of,
     verification_of,
 )
@@ -170,7 +170,7 @@ def _measure_pairs(
             outputs,
             benchmark,
             flip=None if table else options.flip,
-            fars=options.fars,
+            fmrs=options.fmrs,
             similarity=similarity,
             every=every,
         )
@@ -232,11 +232,11 @@ def _measure_templates(
         raise DataError(
             f"{benchmark.name}: its pairs of templates are missing; see its notes: {' '.join(benchmark.notes)}"
         )
-    check_fmrs(options.fars or (), int((~benchmark.same).sum()), benchmark.name)
+    check_fmrs(options.fmrs or (), int((~benchmark.same).sum()), benchmark.name)
     hashed = hash_images(benchmark.images)
     outputs = measured_outputs(embedder, benchmark.images, options, flip=options.flip, sha256=hashed.sha256)
     flip = None if isinstance(embedder, EmbeddingTable) else options.flip
-    for pooling, section in template_verification_of(outputs, benchmark, options.fars or FARS, flip=flip).items():
+    for pooling, section in template_verification_of(outputs, benchmark, options.fmrs or FMRS, flip=flip).items():
         section.data_sha256 = {benchmark.name: hashed.sha256}
         section.notes = [*benchmark.notes, *_looked_at(embedder, benchmark.images)]
         folder.add("verification", f"{benchmark.name} ({pooling})", section)
@@ -259,7 +259,7 @@ def _check_pairs(benchmark: PairBenchmark, kinds: Sequence[Kind], options: Evalu
         )
     impostors = int((~benchmark.same).sum())
     if "verification" in kinds and not options.every_pair:
-        check_fmrs(options.fars or (), impostors, benchmark.name, ", or measure all pairs")
+        check_fmrs(options.fmrs or (), impostors, benchmark.name, ", or measure all pairs")
     if "reject" in kinds:
         check_fmrs([options.fmr], impostors, benchmark.name)
 

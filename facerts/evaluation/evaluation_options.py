@@ -44,7 +44,7 @@ class EvaluationOptions:
     """How to evaluate, as the commands' options say.
 
     Attributes:
-        fars: rates at which TAR is measured; None for all that the pairs allow.
+        fmrs: rates at which FNMR is measured; None for all that the pairs allow.
         fmr: the rate at which error versus reject and calibration choose their threshold.
         detector: finds the faces in photos; None if the images are aligned crops.
         detector_baseline: a detector whose score of each crop becomes a baseline; None for no such baseline.
@@ -54,7 +54,7 @@ class EvaluationOptions:
 
     flip: bool = True
     batch_size: int = 64
-    fars: tuple[float, ...] | None = None
+    fmrs: tuple[float, ...] | None = None
     fmr: float = 1e-3
     every_pair: bool = False
     keep_crops: bool = True

@@ -23,7 +23,7 @@ from facerts.metrics.pair_intervals import PairIntervals, share_interval, verifi
 from facerts.metrics.pooling import pool, ranked_weights
 from facerts.metrics.verification import ROC, OperatingPoint, pair_cosine, reachable, roc, ten_fold_accuracy
 
-FARS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
+FMRS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 # Points of a curve that are kept for drawing.
 POINTS = 2000
 DRAWN_BINS = 128
@@ -56,7 +56,7 @@ def verification_of(
     benchmark: PairBenchmark,
     *,
     flip: bool | None,
-    fars: Sequence[float] | None = None,
+    fmrs: Sequence[float] | None = None,
     similarity: Similarity = COSINE,
     every: AllPairs | None = None,
 ) -> tuple[Evaluation, Arrays]:
@@ -64,8 +64,8 @@ def verification_of(
 
     Args:
         flip: whether mirrors were added; None where that is not known.
-        fars: rates at which TAR is measured; by default those of ``FARS`` for which there are enough impostor pairs.
-        every: all pairs of the images, to be measured too; ``fars`` are then those of all pairs.
+        fmrs: rates at which FNMR is measured; by default those of ``FMRS`` for which there are enough impostor pairs.
+        every: all pairs of the images, to be measured too; ``fmrs`` are then those of all pairs.
     """
     scores, same = similarity.of_pairs(outputs, benchmark.pairs), benchmark.same
     labels = benchmark.images.labels
@@ -74,7 +74,7 @@ def verification_of(
     _, fold = np.unique(benchmark.folds, return_inverse=True)
     right = (scores >= accuracy.thresholds[fold]) == same
     curve = roc(scores, same)
-    rates = _rates(None if every else fars, curve.impostors, benchmark.name)
+    rates = _rates(None if every else fmrs, curve.impostors, benchmark.name)
     intervals = verification_intervals(scores, same, rates, subjects=subjects)
     decided = Measure(
         name="accuracy",
@@ -101,7 +101,7 @@ def verification_of(
     if every is not None:
         for one in section.measures:
             one.headline = one.name == "accuracy"
-        more, of_all = _all_pairs(every, benchmark.name, fars)
+        more, of_all = _all_pairs(every, benchmark.name, fmrs)
         section.measures += more
         arrays.update(of_all)
     section.findings = list(verification_findings(section))
@@ -109,11 +109,11 @@ def verification_of(
     return section, arrays
 
 
-def _all_pairs(pairs: AllPairs, name: str, fars: Sequence[float] | None) -> tuple[list[Measure], Arrays]:
+def _all_pairs(pairs: AllPairs, name: str, fmrs: Sequence[float] | None) -> tuple[list[Measure], Arrays]:
     """Every pair of a benchmark's images."""
     curve = pairs.roc()
     area, _ = pairs.auroc()
-    rates = _rates(fars, pairs.impostors, f"all pairs of {name}")
+    rates = _rates(fmrs, pairs.impostors, f"all pairs of {name}")
     intervals = far_intervals(pairs, rates)
     points = {far: (pairs.tar_at_far(far), intervals.get(far)) for far in rates}
     measures = [
@@ -179,12 +179,12 @@ def _counts(genuine: int, impostors: int) -> list[Measure]:
     ]
 
 
-def _rates(fars: Sequence[float] | None, impostors: int, name: str) -> Sequence[float]:
+def _rates(fmrs: Sequence[float] | None, impostors: int, name: str) -> Sequence[float]:
     """The rates to measure at."""
-    if fars is None:
-        return reachable(FARS, impostors)
-    check_fmrs(fars, impostors, name)
-    return fars
+    if fmrs is None:
+        return reachable(FMRS, impostors)
+    check_fmrs(fmrs, impostors, name)
+    return fmrs
 
 
 def _det_arrays(curve: ROC) -> Arrays:
@@ -261,7 +261,7 @@ def pooled(outputs: FaceOutputs, benchmark: TemplateBenchmark) -> dict[str, NDAr
 def template_verification_of(
     outputs: FaceOutputs,
     benchmark: TemplateBenchmark,
-    fars: Sequence[float],
+    fmrs: Sequence[float],
     *,
     flip: bool | None = None,
     replicates: int | None = None,
@@ -282,7 +282,7 @@ def template_verification_of(
     for name, templates in pooled(outputs, benchmark).items():
         scores = pair_cosine(templates, benchmark.pairs).astype(np.float32)
         curve = roc(scores, same)
-        intervals = verification_intervals(scores, same, reachable(fars, curve.impostors), replicates=replicates)
+        intervals = verification_intervals(scores, same, reachable(fmrs, curve.impostors), replicates=replicates)
         measures = _measures(curve, intervals)
         for measure in measures:
             measure.test = None

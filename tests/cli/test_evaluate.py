@@ -111,7 +111,7 @@ def test_options_reach_the_evaluation(capsys, home, non_faces, tmp_path):
     model = ("--model", home / "bright.onnx", "--out", tmp_path)
     settings = ("--set", "evaluate.crops=false", "--set", "flip=false")
     pairs = ("evaluate", "verification", *model, "--data", home / "lfw", *settings)
-    printed = printed_json(capsys, *pairs, "--far", "0.05", "--far", "0.02")["lfw"]
+    printed = printed_json(capsys, *pairs, "--fmr", "0.05", "--fmr", "0.02")["lfw"]
     section = Evaluation.model_validate(printed)
     assert section.settings["flip"] is False
     rates = [one.name for one in section.measures if "FMR" in one.name]
@@ -133,7 +133,7 @@ def test_what_cannot_be_measured_is_refused_in_one_sentence(capsys, home, tmp_pa
     given = ("--model", home / "model.onnx", "--out", tmp_path / "r")
     pairs, people = (*given, "--data", home / "lfw"), (*given, "--data", home / "faces")
     for command, message in (
-        (("verification", *pairs, "--far", "0.001"), "lfw: FMR 0.001 needs at least 1,000 impostor pairs"),
+        (("verification", *pairs, "--fmr", "0.001"), "lfw: FMR 0.001 needs at least 1,000 impostor pairs"),
         (("verification", *pairs, "--similarity", "mls"), "the embeddings come without a variance"),
         (("reject", *pairs), "lfw: FMR 0.001 needs at least 1,000 impostor pairs"),
         (("verification", *given), "give --data, or --pairs and at most one folder of its images"),

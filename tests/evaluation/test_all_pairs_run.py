@@ -77,7 +77,7 @@ def test_without_identities_all_pairs_are_refused_by_name(plain, benchmark_folde
 
 @pytest.mark.parametrize(("every", "far"), [(False, 0.001), (True, 1e-5)])
 def test_a_rate_beyond_the_pairs_names_itself_and_how_many_it_needs(plain, named, tmp_path, every, far):
-    options = EvaluationOptions(every_pair=every, fars=(0.1, far), keep_crops=False)
+    options = EvaluationOptions(every_pair=every, fmrs=(0.1, far), keep_crops=False)
     with pytest.raises(Error) as error:
         run_pairs(plain, ["verification"], [named], tmp_path / "r", options)
     assert f"FMR {far:g} needs at least {round(1 / far):,} impostor pairs" in str(error.value)

@@ -136,7 +136,7 @@ def templates(plain, benchmark_folder, monkeypatch):
 
 def test_what_templates_cannot_be_asked_for_is_refused_and_not_left_out(plain, templates, tmp_path):
     impostors = int((~templates.same).sum())
-    all_pairs, rate = EvaluationOptions(every_pair=True), EvaluationOptions(fars=(1e-5,))
+    all_pairs, rate = EvaluationOptions(every_pair=True), EvaluationOptions(fmrs=(1e-5,))
     for kind, options, message in (
         (
             "reject",
