@@ -1,7 +1,5 @@
 """What many rooms' tests share: drawn faces, a small trained run, the real data where it is there."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import shutil

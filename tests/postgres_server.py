@@ -3,8 +3,6 @@
 ``python -m tests.postgres_server`` runs one until Ctrl-C, and prints its address.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil

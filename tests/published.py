@@ -1,7 +1,5 @@
 """Random weights in the form in which insightface's arcface_torch saves them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Scripts as a shell would run them, in this process: starting Python and importing takes longer than most of them."""
 
-from __future__ import annotations
-
 import importlib
 import io
 import runpy

@@ -1,7 +1,5 @@
 """The use side needs no PyTorch, and the checks of the structure notice every kind of fault."""
 
-from __future__ import annotations
-
 import importlib.util
 import subprocess
 import sys

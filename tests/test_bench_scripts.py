@@ -1,7 +1,5 @@
 """Scripts of tools/ that measure, on tiny inputs: each runs and prints its numbers, which mean nothing."""
 
-from __future__ import annotations
-
 import re
 import shlex
 

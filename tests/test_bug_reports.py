@@ -3,8 +3,6 @@
 Where the same behavior is tested elsewhere there is no test here.
 """
 
-from __future__ import annotations
-
 import io
 import multiprocessing
 import sys

@@ -1,7 +1,5 @@
 """The numbers that prose gives are those of the tables of results, and of the models' manifests; figures draw them."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

@@ -1,7 +1,5 @@
 """The Containerfile without a container engine: its steps, its commands, and a service that may write nothing."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

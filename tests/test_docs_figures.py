@@ -1,7 +1,5 @@
 """The figures of the README and the documentation are what their commands draw, with the model that ships."""
 
-from __future__ import annotations
-
 import cv2
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Examples in docstrings run, and tools/lint.py finds what is wrong in a page."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 import runpy

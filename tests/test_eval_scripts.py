@@ -1,7 +1,5 @@
 """The scripts of eval/ but for train_and_evaluate.py and fiqa_league.py, which have files of their own."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import combinations, pairwise
 from pathlib import Path

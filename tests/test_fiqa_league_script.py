@@ -1,7 +1,5 @@
 """The published league's script, on drawn faces in the layout of the real ones."""
 
-from __future__ import annotations
-
 import shutil
 import tarfile
 from pathlib import Path

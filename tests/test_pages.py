@@ -1,7 +1,5 @@
 """What pages show runs, and does what they say: the README's script, alignment on phones, and the notebooks."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Tests of real data are skipped where there is none, and fail where it is said to be there."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.conftest import shared_folder

@@ -1,7 +1,5 @@
 """Adding a model to those that ship, as a maintainer does it."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import json

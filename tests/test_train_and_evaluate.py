@@ -1,7 +1,5 @@
 """Comparisons and sweeps in one command, on synthetic faces: complete, interrupted, failing and changed."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Settings: where they stand, which place wins, and what every command says in its help."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections import Counter

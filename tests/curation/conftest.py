@@ -1,7 +1,5 @@
 """A small embedder, faces to curate, and a second implementation of the embedder in NumPy."""
 
-from __future__ import annotations
-
 import cv2
 import numpy as np
 import pytest

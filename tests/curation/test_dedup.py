@@ -1,7 +1,5 @@
 """Equal images and near-duplicates, mislabeled images, and identities that look like one person."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from functools import partial

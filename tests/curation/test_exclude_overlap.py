@@ -1,7 +1,5 @@
 """The people of a benchmark are removed from a data set, checked against a comparison of all pairs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Memory does not grow with the data: images pass through, and a few numbers stay of each."""
 
-from __future__ import annotations
-
 import tracemalloc
 from pathlib import Path
 from tempfile import mkdtemp

@@ -1,7 +1,5 @@
 """Near-duplicates and similar pairs, checked against loops over all pairs, for several block sizes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

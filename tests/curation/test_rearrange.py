@@ -1,7 +1,5 @@
 """Splitting by identity, packing, several sources as one, a random order, unpacking: nothing is lost."""
 
-from __future__ import annotations
-
 import json
 import os
 import tarfile

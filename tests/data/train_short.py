@@ -3,8 +3,6 @@
 It has to be run again when checkpoints, recipes or descriptions of models change. It takes some ten seconds.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from tempfile import TemporaryDirectory
 

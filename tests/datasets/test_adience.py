@@ -1,7 +1,5 @@
 """Adience, drawn in its layout."""
 
-from __future__ import annotations
-
 import csv
 
 import pytest

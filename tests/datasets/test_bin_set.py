@@ -1,7 +1,5 @@
 """``.bin`` sets by any writer: read as they were written, or refused with a clear error."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

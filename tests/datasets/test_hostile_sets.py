@@ -1,7 +1,5 @@
 """Data sets that claim data they do not have: refused with a clear error, in bounded memory and time."""
 
-from __future__ import annotations
-
 import tarfile
 
 import pytest

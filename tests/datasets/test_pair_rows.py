@@ -1,7 +1,5 @@
 """Lists of pairs, in the layouts that people have them in."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

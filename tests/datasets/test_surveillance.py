@@ -1,7 +1,5 @@
 """TinyFace and SCface, drawn in their layouts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

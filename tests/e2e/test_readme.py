@@ -1,7 +1,5 @@
 """README's way from faces to a model is one that can be pasted."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """From images to a report by commands alone, as the README has them."""
 
-from __future__ import annotations
-
 import json
 import os
 import runpy

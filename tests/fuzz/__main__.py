@@ -3,8 +3,6 @@
 Prints a row for each reader and exits with status 1 if one of them failed; failed cases are kept in the output folder.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

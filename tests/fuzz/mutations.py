@@ -1,7 +1,5 @@
 """Mutations of valid files: Hypothesis strategies for bytes and for trees of JSON or YAML."""
 
-from __future__ import annotations
-
 import copy
 
 from hypothesis import strategies as st

@@ -5,8 +5,6 @@ is mutated, and ``pack`` makes the file of them, so that mutations get past the 
 called ``ARCHIVE|MEMBER``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import io
 import pickle

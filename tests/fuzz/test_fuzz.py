@@ -1,7 +1,5 @@
 """A short, reproducible run of the fuzzer; ``make fuzz`` runs it for longer."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

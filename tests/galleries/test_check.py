@@ -1,7 +1,5 @@
 """Wrong enrollments are found, by kind, and correct ones are left alone."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace

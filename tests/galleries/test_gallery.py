@@ -1,7 +1,5 @@
 """Galleries: templates, searches at a stated error rate, best images, changes, and files that strangers made."""
 
-from __future__ import annotations
-
 import io
 import math
 import re

@@ -1,7 +1,5 @@
 """A name has one form wherever it comes from, and what nobody could read or type is no name."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A gallery in a database answers as one in a file does, whoever else writes to it, and whatever is killed."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

@@ -1,7 +1,5 @@
 """Tar files whose headers claim data that is not there, or send the reader round in circles."""
 
-from __future__ import annotations
-
 import tarfile
 
 FACE = b"\xff\xd8 a face"

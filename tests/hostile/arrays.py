@@ -1,7 +1,5 @@
 """``.npz`` files whose headers claim data that they do not have."""
 
-from __future__ import annotations
-
 import io
 import struct
 import zipfile

@@ -1,7 +1,5 @@
 """Checkpoints and files of weights that are damaged, or claim data that they do not have."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

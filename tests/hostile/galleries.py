@@ -1,7 +1,5 @@
 """Small galleries of many images, which repeat themselves so that they compress a thousandfold."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

@@ -4,8 +4,6 @@ Every builder writes what it is told, true or not. ``refused``, ``costly`` and `
 tests and fuzzers start from.
 """
 
-from __future__ import annotations
-
 import io
 import struct
 import zlib

@@ -1,7 +1,5 @@
 """Lists of files: odd ones that must be read, and broken ones that must be refused."""
 
-from __future__ import annotations
-
 # Each lies beside a file ``there.jpg``, which its last line names.
 HOSTILE = {
     "NUL": b"a\0b.jpg\nthere.jpg\n",

@@ -1,7 +1,5 @@
 """ONNX embedders that contradict their descriptions or cannot run, and invalid descriptions."""
 
-from __future__ import annotations
-
 import json
 
 import onnx

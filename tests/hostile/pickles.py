@@ -1,7 +1,5 @@
 """Hostile pickles: each asks the unpickler for something that it must not do."""
 
-from __future__ import annotations
-
 import pickle
 import struct
 

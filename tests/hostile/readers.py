@@ -4,8 +4,6 @@ The tests of hostile files and the fuzzing read by the same functions, which rai
 else, whatever a file holds.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from tempfile import TemporaryDirectory
 

@@ -1,7 +1,5 @@
 """YAML files that are not recipes, or in which a few lines expand to billions of values."""
 
-from __future__ import annotations
-
 import yaml
 
 GOOD = {

@@ -1,7 +1,5 @@
 """Record sets with impossible numbers: the bytes of ``.rec``, ``.idx`` and ``.lst`` files."""
 
-from __future__ import annotations
-
 import io
 import struct
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Broken texts of ``result.json``, to lie beside valid arrays."""
 
-from __future__ import annotations
-
 import copy
 import json
 from typing import Any

@@ -5,8 +5,6 @@ The process measures itself: processor time, and the peak of its resident memory
 case takes far longer than it may.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import resource

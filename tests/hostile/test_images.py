@@ -1,7 +1,5 @@
 """No image costs more than was promised, whatever its headers say."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The sandbox sees what it is there to see."""
 
-from __future__ import annotations
-
 import ctypes
 import sys
 import time

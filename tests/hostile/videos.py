@@ -1,7 +1,5 @@
 """Videos of a few bytes that claim many pixels."""
 
-from __future__ import annotations
-
 import struct
 
 

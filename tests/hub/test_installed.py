@@ -1,7 +1,5 @@
 """The way of a recognizer from an address to the default one: its file as it is, and a description beside it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import zipfile

@@ -1,7 +1,5 @@
 """Real recognizers, served as their hosts would, from nothing to decisions."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The interface of insightface, with small models."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import shutil

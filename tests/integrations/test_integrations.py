@@ -1,7 +1,5 @@
 """insightface and uniface, in an environment of their own, with a model of facerts."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Scoring runs on Ray, with two workers on this machine; most tests share one instance of Ray."""
 
-from __future__ import annotations
-
 import csv
 import json
 import logging

@@ -1,7 +1,5 @@
 """The scikit-learn transformer: scikit-learn's own checks, and pipelines on synthetic faces."""
 
-from __future__ import annotations
-
 import hashlib
 import pickle
 import subprocess

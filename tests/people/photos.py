@@ -3,8 +3,6 @@
 Dark images of different people are alike to the model, as blurred faces are to real ones.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from facerts.images import encode_png

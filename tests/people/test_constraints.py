@@ -1,7 +1,5 @@
 """Decisions to constraints, against a slow reading of them, and numbers of groups from run to run."""
 
-from __future__ import annotations
-
 from itertools import combinations, product
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Files of a folder of people that strangers, or a power failure, left: read as they are, or refused by name."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """What people decided survives three later runs with new photos, whatever the photos are called and however found."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

@@ -1,7 +1,5 @@
 """Photos to people: whom a run finds, what it does not look at again, and what corrections do at once."""
 
-from __future__ import annotations
-
 import csv
 import os
 import shutil

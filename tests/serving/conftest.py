@@ -1,7 +1,5 @@
 """A service as it is really run: a model in ONNX Runtime behind uvicorn, on a port of this machine."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import socket

@@ -1,7 +1,5 @@
 """Pages of other sites: those whose names resolve to this machine, and those that post without reading the response."""
 
-from __future__ import annotations
-
 import pytest
 
 from facerts.serving import Settings, build

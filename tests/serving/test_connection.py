@@ -1,7 +1,5 @@
 """Clients on real sockets that are slow on purpose."""
 
-from __future__ import annotations
-
 import socket
 import time
 from contextlib import suppress

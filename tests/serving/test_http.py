@@ -1,7 +1,5 @@
 """Tokens, errors, headers, metrics and the schema, which all routes have in common."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

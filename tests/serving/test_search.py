@@ -1,7 +1,5 @@
 """``/v1/search``: what the gallery says of each face, over HTTP."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

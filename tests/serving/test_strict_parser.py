@@ -1,7 +1,5 @@
 """What h11 would accept, or would take minutes to refuse."""
 
-from __future__ import annotations
-
 import json
 import re
 import socket

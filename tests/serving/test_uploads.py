@@ -1,7 +1,5 @@
 """The ways in which images come: forms, JSON with base64, and bodies that are one image."""
 
-from __future__ import annotations
-
 import base64
 import json
 import tracemalloc

@@ -1,7 +1,5 @@
 """``/v1/verify``: what the scorer says, over HTTP."""
 
-from __future__ import annotations
-
 import pytest
 
 import facerts

@@ -1,7 +1,5 @@
 """Clips over HTTP."""
 
-from __future__ import annotations
-
 import base64
 import threading
 import time

@@ -1,7 +1,5 @@
 """The folder that ``facerts web`` writes."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import zipfile
