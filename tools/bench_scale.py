@@ -417,10 +417,10 @@ def _measure_gallery(store, templates, probes, ef_search):
         tables.MIN_EF_SEARCH = tables.MAX_EF_SEARCH = ef
         _time_searches(f"PostgreSQL, ef_search {ef}", in_database, probes, right)
     tables.MIN_EF_SEARCH, tables.MAX_EF_SEARCH = usual
-    threshold, again = (seconds_of(lambda: store.threshold(0.01)) for _ in range(2))
+    threshold, again = (seconds_of(lambda: store.threshold(0.01, ())) for _ in range(2))
     print(f"\nrows {rows:,.1f} s; index {index:,.1f} s; threshold {threshold:,.1f} s, then {again:.4f} s")
-    exact = f", exactly {everybody.threshold(0.01).cosine:.4f}" if len(templates) <= EXACT_THRESHOLD else ""
-    print(f"threshold at FPIR 0.01: {store.threshold(0.01).cosine:.4f}{exact}")
+    exact = f", exactly {everybody.threshold(0.01, ()).cosine:.4f}" if len(templates) <= EXACT_THRESHOLD else ""
+    print(f"threshold at FPIR 0.01: {store.threshold(0.01, ()).cosine:.4f}{exact}")
     # Bytes of tables and of the index of templates.
     text = (
         "SELECT relname, CASE relkind WHEN 'r' THEN pg_total_relation_size(oid) ELSE pg_relation_size(oid) END "

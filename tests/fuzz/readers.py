@@ -407,7 +407,7 @@ READERS = {
         f"pairs ({kind})": Reader(_of(load_pair_list, f"*.{kind}"), _lists(PAIR_LISTS[kind], f"a.{kind}"))
         for kind in PAIR_LISTS
     },
-    "pairs to verify": Reader(_of(_read_pairs_to_verify, "*.csv"), _lists(PAIR_LISTS["csv"], "a.csv")),
+    "pairs to verify": Reader(_of(_read_pairs_to_verify, "*.csv"), _alone("a.csv", {"": PAIR_LISTS["csv"]})),
     "groups": Reader(_of(_read_groups), _alone("groups.csv", {"": GROUPS})),
     "scores": Reader(_of(_read_scores), _alone("scores.csv", {"": SCORES})),
     "npz": Reader(_of(read_table), _tables, _packed, _alone("a.npz", arrays.HOSTILE)),

@@ -73,7 +73,7 @@ def test_images_show_their_faces_or_why_there_are_none(opened, images, photo_sco
     for shown, row in zip(texts(opened, ".card tbody tr"), photo_scorer.score(images[0]), strict=True):
         assert row.reasons
         reasons = ", ".join(row.reasons).replace("_", " ")
-        pose = " ".join(f"{angle:.0f}°" for angle in row.pose).replace("-", "−")
+        pose = " ".join(f"{round(angle)}°" for angle in row.pose).replace("-", "−")
         expected = f"{row.face + 1} {row.verdict} {int(row.percentile)} ✓ accepted {reasons} {pose}"
         assert shown == f"{expected} {row.quality:.3f}"
     assert "3 images scored, 1 could not be read." in opened.get_by_role("status").all_inner_texts()
