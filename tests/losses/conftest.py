@@ -1,3 +1,3 @@
-from tests.training.conftest import make_recipe, teacher
+from tests.training.conftest import make_recipe, recipe_file, teacher
 
-__all__ = ["make_recipe", "teacher"]
+__all__ = ["make_recipe", "recipe_file", "teacher"]

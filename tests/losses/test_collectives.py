@@ -218,12 +218,6 @@ def torchrun(count, recipe, run, *options):
 
 
 @pytest.fixture
-def recipe_file(make_recipe, tmp_path):
-    make_recipe()
-    return tmp_path / "tiny.yaml"
-
-
-@pytest.fixture
 def one_thread(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 

@@ -1,3 +1,3 @@
-from tests.training.conftest import make_recipe
+from tests.training.conftest import make_recipe, recipe_file
 
-__all__ = ["make_recipe"]
+__all__ = ["make_recipe", "recipe_file"]

@@ -33,9 +33,8 @@ def unlabeled_faces(tmp_path):
 
 
 @pytest.fixture(scope="session")
-def make_recipe(drawn_faces, tmp_path_factory):
-    """Make a tiny recipe on the synthetic faces; overrides as on the command line."""
-
+def recipe_file(drawn_faces, tmp_path_factory):
+    """A tiny recipe on the synthetic faces."""
     fields = {
         "name": "tiny",
         "seed": 5,
@@ -48,7 +47,13 @@ def make_recipe(drawn_faces, tmp_path_factory):
     }
     path = tmp_path_factory.mktemp("recipe") / "tiny.yaml"
     path.write_text(yaml.safe_dump(fields))
-    return lambda *overrides: load_recipe(path, overrides)
+    return path
+
+
+@pytest.fixture(scope="session")
+def make_recipe(recipe_file):
+    """Make that recipe; overrides as on the command line."""
+    return lambda *overrides: load_recipe(recipe_file, overrides)
 
 
 @pytest.fixture(scope="session")
