@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -26,7 +26,8 @@ from facerts.metrics.intervals import Interval, percentile_interval, subject_cou
 TAIL = 0.1
 MIN_TAIL = 10
 REPLICATES = 200
-_warn_once = cache(warn)
+# Requests may ask for any number of rates.
+_warn_once = lru_cache(128)(warn)
 # False match rates of a recognizer, lowest first, with their cosine similarities.
 MatchThresholds: TypeAlias = "tuple[tuple[float, float], ...]"
 

@@ -12,7 +12,7 @@ import pytest
 from facerts.curation.dedup import dedup
 from facerts.curation.output_spec import OutputSpec
 from facerts.curation.rearrange import pack, split, unpack
-from facerts.datasets import open_source
+from facerts.datasets import Source, open_source
 from facerts.errors import DataError, Error
 from tests.contents import content, files_in, rows
 
@@ -246,3 +246,26 @@ def test_images_of_one_name_are_not_overwritten(tmp_path, drawn_faces):
     with pytest.raises(DataError, match="two images are called a/1"):
         unpack(open_source(tmp_path / "twice.tar"), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_unpacking_into_a_folder_that_exists_is_refused(drawn_faces, tmp_path):
+    with pytest.raises(Error, match="already"):
+        unpack(open_source(drawn_faces), tmp_path)
+
+
+def test_a_name_that_points_outside_stays_inside(tmp_path):
+    class Hostile(Source):
+        name, labels, identities = "hostile", np.zeros(1, dtype=np.int64), ["../../evil"]
+
+        def __len__(self):
+            return 1
+
+        def key(self, index: int):
+            return "1.jpg"
+
+        def read(self, index: int):
+            return b"x"
+
+    unpack(Hostile(), tmp_path / "deep" / "down" / "out")
+    (image,) = tmp_path.rglob("*.jpg")
+    assert image.parent.parent == tmp_path / "deep" / "down" / "out"

@@ -1,3 +1,5 @@
+import pickle
+
 import pytest
 
 from facerts.datasets import open_source
@@ -81,3 +83,9 @@ def test_a_folder_with_two_record_files_is_refused(tmp_path):
     with pytest.raises(DataError, match="give one of them"):
         open_source(folder)
     assert len(open_source(folder / "other.rec")) == 2
+
+
+def test_a_source_can_be_sent_to_another_process(tmp_path):
+    source = open_source(write_set(tmp_path / "sent", standard_layout([0, 0, 1])))
+    source.read(1)
+    assert pickle.loads(pickle.dumps(source)).read(2) == b"image 3"

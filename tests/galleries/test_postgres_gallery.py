@@ -549,3 +549,30 @@ def test_a_server_that_is_gone_is_an_error_and_one_that_is_back_is_used(monkeypa
         server.start()
         assert [match.person for match in gallery.match(probes)] == known.people.tolist()
         gallery.close()
+
+
+def test_threads_search_and_change_a_gallery_while_it_is_built_again(gallery, address):
+    several = [draw(20 + row, 3) for row in range(12)]
+    gallery.replace(several[0])
+    stop = threading.Event()
+
+    def search():
+        matches = gallery.match(faces_of(several[0].templates[:3]), fpir=0.1)
+        assert [match.person for match in matches] == ["p000", "p001", "p002"]
+
+    def repeated(use):
+        times = 0
+        while not stop.is_set():
+            use()
+            times += 1
+        return times
+
+    with closing(Gallery(address)) as other, ThreadPoolExecutor(6) as threads:
+        uses = (search, lambda: gallery.merge(several[0]), search, lambda: gallery.merge(several[0]))
+        done = [threads.submit(repeated, use) for use in uses]
+        try:
+            for built in several:
+                other.replace(built)
+        finally:
+            stop.set()
+        assert all(each.result(60) > 0 for each in done)

@@ -190,3 +190,9 @@ def test_the_models_of_this_copy_match_their_manifest():
     assert registry.models_folder() == folder
     assert verify_shipped() == {model["name"]: [] for model in manifest["models"]}
     assert [model.name for model in shipped_models()] == [model["name"] for model in manifest["models"]]
+
+
+def test_the_wheel_contains_the_models():
+    config = (ROOT / "setup.cfg").read_text(encoding="utf-8")
+    assert "facerts.models = *.onnx, *.md, *.LICENSE, manifest.json\n" in config
+    assert "facerts.models = models\n" in config

@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
 import facerts
@@ -186,3 +189,15 @@ def test_without_scikit_learn_the_error_names_the_extra():
     assert (
         "facerts.integrations.sklearn needs scikit-learn: in your clone of facerts, pip install '.[cpu]'" in ran.stderr
     )
+
+
+@pytest.mark.slow
+def test_pipelines_can_be_searched_pickled_and_run_in_other_processes(model, faces):
+    crops, names = faces
+    people = make_pipeline(FaceEmbedder(model), KNeighborsClassifier(1, metric="cosine"))
+    assert cross_val_score(people, crops, names, cv=3, n_jobs=2).mean() > 0.5
+    restored = pickle.loads(pickle.dumps(people.fit(crops, names)))
+    np.testing.assert_array_equal(restored.predict(crops), names)
+    parameters = {"faceembedder__quality": ["ignore", "column"]}
+    search = GridSearchCV(people, parameters, cv=2, error_score="raise").fit(crops, names)
+    assert {"faceembedder__quality": "column"} in search.cv_results_["params"]

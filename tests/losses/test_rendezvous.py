@@ -1,5 +1,7 @@
 """The processes of one start find each other, whatever an earlier start has left in the store."""
 
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -12,6 +14,7 @@ from torch.distributed import HashStore
 
 from facerts.errors import Error
 from facerts.losses.collectives import rendezvous
+from tests.command import free_port
 
 TIMEOUT = timedelta(seconds=30)
 
@@ -63,3 +66,29 @@ def test_a_process_that_died_during_the_rendezvous_does_not_block_the_next_start
     parts = start(store, [0.2, 0.0])
     parts[0].set("address", "new")
     assert parts[1].get("address") == b"new"
+
+
+PROGRAM = """
+import os, sys, time
+rank, again = int(os.environ["RANK"]), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+if again and rank == 1:
+    time.sleep(3)
+from facerts.losses.collectives import connected
+with connected("cpu") as processes:
+    gathered = processes.all_gather_object((rank, again))
+    if processes.first:
+        print(gathered, flush=True)
+    if not again:
+        os._exit(1) if rank == 1 else time.sleep(60)
+"""
+
+
+@pytest.mark.slow
+def test_torchrun_restarts_although_one_process_is_late(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    options = ["--master-port", str(free_port())]
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "1")
+    done = subprocess.run([*torchrun, *options, str(program)], check=False, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["[(0, 0), (1, 0)]", "[(0, 1), (1, 1)]"]

@@ -101,3 +101,27 @@ def test_decisions_survive_three_later_runs_and_without_the_store_they_do_not(sc
         assert set(holds(people).values()) == {store}, holds(people)
         # New people are not drawn into anybody's group.
         assert not people_of(people, "p6_") & {zero, two, three, four, five, sibling}
+
+
+@pytest.mark.parametrize("add", [False, True])
+def test_a_later_decision_overrides_an_earlier_one_in_all_runs(scorer, photos, tmp_path, add, out):
+    start = find_people(scorer, photos, out).people
+    zero, one, two = (of(start, f"p{person}_0.png") for person in range(3))
+    merge_people(out, [zero, one])
+    name_person(out, zero, "Anna")
+    ones = [path(start, f"p1_{image}.png") for image in range(3)]
+    one = move_faces(out, [*ones, f"{path(start, 'all.png')}#1"], "new").numbers[0]
+    move_faces(out, ones[:1], two)
+    move_faces(out, ones[:1], one)
+    move_faces(out, ones[1:2], "nobody")
+    move_faces(out, ones[1:2], one)
+    (tmp_path / "new").mkdir()
+    write_people(tmp_path / "new", range(3), range(50, 52))
+    given = tmp_path / "new" if add else [photos, tmp_path / "new"]
+    for _ in range(3):
+        people = find_people(scorer, given, out, add=add).people
+        assert people_of(people, "p0_") == {zero}
+        assert people_of(people, "p1_") == {one}
+        assert people_of(people, "p2_") == {two}
+        assert (people.by_number[zero].name, people.by_number[one].name) == ("Anna", "")
+        assert by_photo(people)["all.png"][:3] == [zero, one, two]

@@ -26,6 +26,7 @@ from facerts.people import (
 )
 from facerts.people.decisions import Action
 from facerts.people.found_faces import read_found_faces
+from facerts.people.grouping import group_faces
 from tests.people.photos import face, open_scorer, write_people, write_photo
 
 
@@ -501,3 +502,17 @@ def test_numbers_that_are_none_are_refused(scorer, photos, out):
     people = find_people(scorer, photos, out).people
     with pytest.raises(Error, match="no face"):
         people.rows_of([f"{photos / 'both.png'}#{'1' * 5000}"])
+
+
+def test_removed_faces_do_not_take_part_when_others_are_grouped(scorer, photos, monkeypatch, out):
+    grouped = []
+    people = find_people(scorer, photos, out).people
+    move_faces(out, [path(people, "p2_0.png")], "nobody")
+
+    def watched(embedding: np.ndarray, *rest: object, **options: object):
+        grouped.append(len(embedding))
+        return group_faces(embedding, *rest, **options)
+
+    monkeypatch.setattr(people_folder, "group_faces", watched)
+    find_people(scorer, photos, out)
+    assert grouped == [len(people.found) - 1]

@@ -181,3 +181,18 @@ async def test_closing_answers_who_waits_and_takes_no_more():
     model.free.set()
     assert [numbers_of(await task) for task in tasks] == [[1], [10], [11], [12]]
     await closing
+
+
+@in_loop
+async def test_who_is_cancelled_while_running_harms_nobody():
+    model = Numbers()
+    batcher = Batcher(model, batch_size=2)
+    tasks = await ask_while_busy(batcher, model, crops(10), crops(11))
+    model.free.set()
+    await tasks[0]
+    model.free.clear()
+    await until(lambda: len(model.runs) == 2)
+    tasks[1].cancel()
+    model.free.set()
+    assert numbers_of(await tasks[2]) == [11]
+    await batcher.close()

@@ -275,3 +275,23 @@ def test_a_port_that_is_taken_is_said_to_be():
         port = listener.getsockname()[1]
         with pytest.raises(Error, match=f"cannot listen on 127.0.0.1, port {port} .*in use"):
             listen("127.0.0.1", port)
+
+
+def test_what_nobody_waits_for_is_not_worked_on(scorer):
+    model = Wrapped(scorer)
+    model.batch_size = 1
+    with running(Scorer.of(model), Settings()) as client:
+        model.free.clear()
+        runs = model.runs
+        body = crop(9)
+        # As many as run at once, and three that wait.
+        at_once = Scorer.of(model).model().parallel_batches
+        connections = [complete(client, body) for _ in range(at_once + 3)]
+        assert until(lambda: metric(client, "facerts_queue_crops") == 3)
+        for connection in connections:
+            connection.close()
+        assert until(lambda: metric(client, "facerts_requests_in_work") == 0)
+        assert metric(client, "facerts_queue_crops") == 0
+        model.free.set()
+        assert alive(client)
+        assert model.runs == runs + at_once + 1

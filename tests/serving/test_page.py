@@ -363,3 +363,12 @@ def test_the_reference_shows_the_whole_schema(page, client):
     assert page.evaluate(OVERFLOW) == 0
     page.emulate_media(color_scheme="dark")
     assert page.evaluate(BACKGROUND) == "rgb(21, 24, 28)"
+
+
+def test_the_policy_lets_no_script_of_others_run(opened, complaints):
+    opened.evaluate(
+        """document.body.append(Object.assign(document.createElement('script'), {textContent: 'harmed = 1'}));
+        document.body.insertAdjacentHTML('beforeend', '<b onclick="harmed = 1" id="b"></b>'); b.click()"""
+    )
+    assert any("Content Security Policy" in complaint for complaint in complaints)
+    complaints.clear()

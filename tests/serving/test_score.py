@@ -1,5 +1,6 @@
 import json
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 
 import numpy as np
@@ -222,3 +223,16 @@ def test_a_model_that_fails_is_said_to_without_its_path(scorer, error):
         assert problem(response) == (500, "internal")
         assert "secret" not in response.text
         assert post(client, crop(100)).status_code == 200
+
+
+def test_requests_at_the_same_time_do_not_mix_up_their_images(client):
+    def ask(number: int):
+        levels = np.random.default_rng(number).integers(0, 256, 1 + number % 6).tolist()
+        response = post(client, *map(crop, levels))
+        qualities = [face["quality"] for (face,) in faces(response)]
+        assert qualities == pytest.approx([quality(level) for level in levels], abs=1e-4)
+        names = [image["name"] for image in response.json()["images"]]
+        assert names == [f"{place}.png" for place in range(len(levels))]
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(ask, range(24)))

@@ -115,3 +115,11 @@ def test_a_run_with_incomplete_state_is_not_resumed(trained_run, tmp_path, capsy
         error = capsys.readouterr().err
         assert f"error: {tmp_path / 'run' / FILE}: " in error
         assert part in error
+
+
+def test_a_checkpoint_that_is_cut_short_anywhere_is_refused(trained_run, tmp_path):
+    content = (trained_run / FILE).read_bytes()
+    for share in (0.0, 0.001, 0.3, 0.9, 0.999):
+        (tmp_path / "cut.pt").write_bytes(content[: int(share * len(content))])
+        with pytest.raises(ModelError, match=r"cut\.pt: not a readable checkpoint"):
+            load_network(tmp_path / "cut.pt")
