@@ -255,3 +255,37 @@ def test_what_needs_no_ray(folder, model, tmp_path, monkeypatch):
     job = new_job(folder, model, tmp_path / "rows.csv")
     run_job(scorer_of(model), open_images(folder), job, Task(copies=Copies()))
     run_job_on_ray(partial(scorer_of, model), partial(open_images, folder), job, Task())
+
+
+# Before the command: it hangs after storing a part.
+HANGING = """
+import sys, time
+from facerts.io.job import Job
+put = Job.put
+def put_and_hang(self, number, content):
+    put(self, number, content)
+    print(number, file=sys.__stdout__, flush=True)
+    time.sleep(60)
+Job.put = put_and_hang
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_run_is_finished_without_ray(ray_here, folder, model, tmp_path, expected):
+    out = tmp_path / "rows.csv"
+    command = ["score", str(folder), "--model", str(model), "--out", str(out)]
+    cluster = ["--set", f"ray.address={ray_here.get_runtime_context().gcs_address}"]
+    with subprocess.Popen(
+        [sys.executable, "-c", HANGING + COMMAND, *command, "--engine", "ray", *cluster],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        first = process.stdout.readline()
+        process.kill()
+        assert first.strip().isdigit(), process.stderr.read()
+    assert not out.exists()
+    job = new_job(folder, model, out)
+    assert len(job.finished()) == 1
+    run_job(scorer_of(model), open_images(folder), job, Task())
+    assert finished(job) == expected
